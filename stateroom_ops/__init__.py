@@ -1,0 +1,1 @@
+"""The operator's tools: the `stateroom` command, local groups, replay, demo."""

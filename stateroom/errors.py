@@ -81,7 +81,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError | grpc.RpcError) -> StateroomErro
     code = error.code() if hasattr(error, "code") else None
     details = (error.details() if hasattr(error, "details") else None) or str(code)
     try:
-        status = rpc_status.from_call(error)
+        status = rpc_status.from_call(error)  # type: ignore[arg-type]  # an aio error is a call too
     except ValueError:  # code and trailer disagree: a proxy's answer, not ours
         status = None
     for detail in status.details if status is not None else ():

@@ -194,6 +194,7 @@ class Arrival(_message.Message):
     DEMAND_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
+    ENGINE_HOLD_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.str
     """Unique in the group while it lives: 1 to 128 of letters, digits, '.', '_', ':', '-', '/'."""
     kind: _types_pb2.SequenceKind.ValueType
@@ -208,6 +209,10 @@ class Arrival(_message.Message):
     """Higher goes first; 0 is normal."""
     traceparent: _builtins.str
     """W3C traceparent of the caller's span, parent of the admission span. MAY be empty."""
+    engine_hold: _builtins.str
+    """Set while the engine itself is not ready for it (grammar, LoRA, encoder): its word. The sequence
+    waits with reason ENGINE until it is named in ready.
+    """
     def __init__(
         self,
         *,
@@ -218,10 +223,11 @@ class Arrival(_message.Message):
         demand: _builtins.int | None = ...,
         priority: _builtins.int = ...,
         traceparent: _builtins.str = ...,
+        engine_hold: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_demand", b"_demand", "demand", b"demand"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_demand", b"_demand", "demand", b"demand", "kind", b"kind", "max_output_tokens", b"max_output_tokens", "priority", b"priority", "prompt_tokens", b"prompt_tokens", "sequence_id", b"sequence_id", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_demand", b"_demand", "demand", b"demand", "engine_hold", b"engine_hold", "kind", b"kind", "max_output_tokens", b"max_output_tokens", "priority", b"priority", "prompt_tokens", b"prompt_tokens", "sequence_id", b"sequence_id", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__demand: _TypeAlias = _typing.Literal["demand"]  # noqa: Y015
     _WhichOneofArgType__demand: _TypeAlias = _typing.Literal["_demand", b"_demand"]  # noqa: Y015
@@ -310,7 +316,7 @@ class GrantAnswer(_message.Message):
     """Which."""
     declined: _builtins.str
     """Empty: started. Else the engine's word why not; the slot is given back and the sequence waits
-    with reason ENGINE until it is reported ready.
+    with reason ENGINE until it is named in ready.
     """
     @_builtins.property
     def generation(self) -> _types_pb2.Generation:
@@ -513,6 +519,7 @@ class StepRequest(_message.Message):
     LET_GO_FIELD_NUMBER: _builtins.int
     ATTACHED_FIELD_NUMBER: _builtins.int
     FULL_FIELD_NUMBER: _builtins.int
+    READY_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session; REQUIRED in the first message of a stream, ignored later."""
     delta_number: _builtins.int
@@ -561,6 +568,10 @@ class StepRequest(_message.Message):
     def attached(self) -> _containers.RepeatedCompositeFieldContainer[Global___Attached]:
         """Pools mapped."""
 
+    @_builtins.property
+    def ready(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Held back or declined sequences that the engine is ready for now: their ids."""
+
     def __init__(
         self,
         *,
@@ -578,10 +589,11 @@ class StepRequest(_message.Message):
         let_go: _abc.Iterable[Global___LetGo] | None = ...,
         attached: _abc.Iterable[Global___Attached] | None = ...,
         full: _builtins.bool = ...,
+        ready: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_list", b"_list", "list", b"list"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_list", b"_list", "arrivals", b"arrivals", "attached", b"attached", "cancels", b"cancels", "completed_step", b"completed_step", "delta_number", b"delta_number", "finishes", b"finishes", "full", b"full", "grant_answers", b"grant_answers", "let_go", b"let_go", "list", b"list", "session_id", b"session_id", "step", b"step", "suspensions", b"suspensions", "transfers", b"transfers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_list", b"_list", "arrivals", b"arrivals", "attached", b"attached", "cancels", b"cancels", "completed_step", b"completed_step", "delta_number", b"delta_number", "finishes", b"finishes", "full", b"full", "grant_answers", b"grant_answers", "let_go", b"let_go", "list", b"list", "ready", b"ready", "session_id", b"session_id", "step", b"step", "suspensions", b"suspensions", "transfers", b"transfers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__list: _TypeAlias = _typing.Literal["list"]  # noqa: Y015
     _WhichOneofArgType__list: _TypeAlias = _typing.Literal["_list", b"_list"]  # noqa: Y015

@@ -1,0 +1,26 @@
+"""python -m scheduler_svc: one group's scheduler as a process."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from scheduler_svc.flags import options, settings_from
+from scheduler_svc.process import serve
+from scheduler_svc.term_file import TermFileError
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@options
+def main(**flags: object) -> None:
+    """Leads one group of cache services: agrees on the cap, admits under it, says why others wait."""
+    settings = settings_from(**flags)  # type: ignore[arg-type]
+    try:
+        sys.exit(serve(settings))
+    except TermFileError as error:
+        raise click.ClickException(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""What enters the admission core. Plain data; the driver makes it from messages and timers.
+
+An executor's message is one event (`StepMessage`) with its facts in order, so that everything it
+says is applied before anything is decided. Ranks are named by their number in the group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stateroom.residency.answer import Answer
+from stateroom.residency.states import SequenceState, SlotState
+
+__all__ = [
+    "Arrival",
+    "Attached",
+    "CancelAsked",
+    "Cancelled",
+    "Committed",
+    "DrainAsked",
+    "Event",
+    "Fact",
+    "Finished",
+    "Generation",
+    "GrantAnswered",
+    "Held",
+    "LedgerEntry",
+    "LetGo",
+    "RankConfirmed",
+    "RankLedger",
+    "RankLost",
+    "RankReported",
+    "Ready",
+    "RefusedOrder",
+    "SessionList",
+    "SessionRegistered",
+    "StepMessage",
+    "StreamClosed",
+    "Suspension",
+    "Tick",
+    "TransferReported",
+]
+
+Generation = tuple[int, int]  # (term, counter), ordered (rule C3)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A new sequence. `kind` is one of context, generation_init, context_only (rule A2)."""
+
+    sequence_id: str
+    kind: str
+    prompt_tokens: int
+    max_output_tokens: int
+    demand: int = 1
+    priority: int = 0
+    traceparent: str = ""
+    engine_hold: str = ""  # the engine's word why it is not ready for it; reason ENGINE until Ready
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The engine is ready now for a sequence that it held back or declined (reason ENGINE ends)."""
+
+    sequence_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The executor ended a sequence; `last_step` is the last one issued that touches the slot (C2)."""
+
+    sequence_id: str
+    generation: Generation
+    last_step: int
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The executor cancels a sequence of its own; the fence is the session's last issued step."""
+
+    sequence_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransferReported:
+    """A state transfer began, completed or failed: `event` is started, completed or failed."""
+
+    sequence_id: str
+    generation: Generation
+    event: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrantAnswered:
+    """What became of a grant (rule A11): `declined` is empty for started, else the engine's word."""
+
+    sequence_id: str
+    generation: Generation
+    declined: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """The executor suspended or resumed a sequence that keeps its slot."""
+
+    sequence_id: str
+    generation: Generation
+    suspended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """Answer to a recompute: no step after `last_step` touches the lost ownership (rule D2)."""
+
+    sequence_id: str
+    generation: Generation
+    last_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """The session's worker of this rank mapped the pool with this boot id."""
+
+    rank: int
+    boot_id: str
+
+
+Fact = (
+    Arrival | Ready | Finished | Cancelled | TransferReported | GrantAnswered | Suspension | LetGo | Attached
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A sequence that a session says it holds, in its whole list (rule D5)."""
+
+    arrival: Arrival
+    slots: tuple[int, ...]
+    generation: Generation
+    state: SequenceState
+    computed_tokens: int
+    last_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionList:
+    """Everything a session has; replaces what is known of it."""
+
+    held: tuple[Held, ...]
+    waiting: tuple[Arrival, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRegistered:
+    """An executor registered; a known id resumes."""
+
+    session_id: str
+    executor: str
+    attaches_pools: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepMessage:
+    """One message of a Step stream. `step` 0 asks nothing; `session_list` only in a stream's first."""
+
+    session_id: str
+    delta_number: int
+    step: int
+    completed_step: int
+    facts: tuple[Fact, ...] = ()
+    session_list: SessionList | None = None
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamClosed:
+    """The session's Step stream ended; what it holds stays held (rules C4, D5)."""
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAsked:
+    """Cancel by id from outside the session."""
+
+    sequence_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One slot of a rank's ledger that is not plainly free."""
+
+    slot: int
+    state: SlotState
+    generation: Generation
+    sequence_id: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankReported:
+    """A rank's residency: its local answer to what was asked."""
+
+    rank: int
+    boot_id: str
+    answer: Answer
+    reserved_slots: int
+    has_pool: bool
+    highest_term: int = 0  # the highest it ever heard (rules D1, D6)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A rank built (or kept) this many rows for the agreement."""
+
+    rank: int
+    boot_id: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankLedger:
+    """The first message of a rank's ordered stream: what it really holds (rules D1, D2)."""
+
+    rank: int
+    boot_id: str
+    rows: int
+    entries: tuple[LedgerEntry, ...]
+    highest_counter: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedOrder:
+    """An order a rank did not carry out."""
+
+    slot: int
+    generation: Generation
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankConfirmed:
+    """A rank applied all orders up to this number, less the refused ones; some slots became free."""
+
+    rank: int
+    boot_id: str
+    applied_sequence_number: int
+    refused: tuple[RefusedOrder, ...] = ()
+    freed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RankLost:
+    """The connection to a rank broke, or it fell silent."""
+
+    rank: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainAsked:
+    """Nothing new starts from now on (rule D8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed; limits of waiting are looked at."""
+
+
+Event = (
+    RankReported
+    | Committed
+    | RankLedger
+    | RankConfirmed
+    | RankLost
+    | SessionRegistered
+    | StepMessage
+    | StreamClosed
+    | CancelAsked
+    | DrainAsked
+    | Tick
+)

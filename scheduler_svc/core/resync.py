@@ -1,0 +1,148 @@
+"""A session's whole list, the first message of every Step stream (rules D3, D5).
+
+It replaces what the scheduler knew of the session: absence is release, a held ownership that the
+ledgers do not have is RECOMPUTE, a bound slot that nobody of the session holds is given back.
+"""
+
+from __future__ import annotations
+
+from scheduler_svc.core.effects import Decisions, Recompute, ReleaseOrder
+from scheduler_svc.core.ending import end_waiting, fence, order_releases, retire, stop_running
+from scheduler_svc.core.events import Held, LedgerEntry, SessionList
+from scheduler_svc.core.facts import apply_fact
+from scheduler_svc.core.rank_events import lose
+from scheduler_svc.core.sequence import Sequence
+from scheduler_svc.core.session import Session
+from scheduler_svc.core.world import World
+from stateroom.residency.states import HOLDS_SLOT, SequenceEvent, SequenceState
+
+__all__ = ["apply_list"]
+
+_S = SequenceState
+
+
+def apply_list(world: World, session: Session, listed: SessionList) -> None:
+    """Replaces everything known of the session."""
+    session.outbox = Decisions()
+    held = {h.arrival.sequence_id: h for h in listed.held}
+    waiting = {a.sequence_id: a for a in listed.waiting}
+    for sequence in [s for s in world.sequences.values() if s.session_id == session.id]:
+        _settle_known(world, session, sequence, held, sequence.id in waiting)
+    for claim in listed.held:
+        if claim.arrival.sequence_id not in world.sequences:
+            _adopt(world, session, claim)
+    for arrival in listed.waiting:
+        known = world.sequences.get(arrival.sequence_id)
+        if known is None:
+            apply_fact(world, session, arrival)
+        elif known.state is _S.WAITING:  # told again: its place in a queue that the SDK has to learn
+            lane = world.lanes.lane_of(known)
+            session.outbox.queued.append((known.id, lane.number, world.lanes.ahead_of(known)))
+    _release_unclaimed(world, session)
+    session.listed = True
+
+
+def _settle_known(
+    world: World, session: Session, sequence: Sequence, held: dict[str, Held], listed_waiting: bool
+) -> None:
+    """One known sequence against the list."""
+    claim = held.get(sequence.id)
+    if claim is not None and claim.generation == sequence.generation:
+        _settle_held(world, session, sequence, claim)
+    elif sequence.state is _S.WAITING:
+        if not listed_waiting:
+            end_waiting(world, sequence, "cancelled", message="its session does not list it any more")
+    elif sequence.state is _S.BINDING:
+        if not listed_waiting:
+            retire(world, sequence, "cancelled", last_step=0)
+    elif listed_waiting:
+        _give_back(world, sequence)
+    else:  # absence is release: no step of the session uses it any more
+        if sequence.state is not _S.RETIRING:
+            retire(world, sequence, "finished", last_step=session.completed_step)
+        else:
+            sequence.last_step = session.completed_step
+            fence(world, sequence)
+
+
+def _settle_held(world: World, session: Session, sequence: Sequence, claim: Held) -> None:
+    """Held by both: the list says how far it is. What it must be told again is told again."""
+    if sequence.state is _S.LOST and sequence.let_go is False:
+        session.outbox.recompute.append(
+            Recompute(sequence.id, sequence.generation, "its state was lost before the stream broke")
+        )
+        if claim.state is _S.LOST:
+            sequence.let_go, sequence.last_step = True, claim.last_step
+            fence(world, sequence)
+    elif claim.state is _S.RETIRING and sequence.state is not _S.RETIRING:
+        retire(world, sequence, "finished", claim.last_step)
+    elif sequence.state is _S.CONTEXT and claim.state in (_S.CONTEXT, _S.DECODE):
+        sequence.computed_tokens = min(claim.computed_tokens, sequence.arrival.prompt_tokens)
+        if not sequence.context_left:
+            del session.chunking[sequence.id]
+            world.move(sequence, SequenceEvent.CONTEXT_DONE)
+            session.decode_count += 1
+
+
+def _give_back(world: World, sequence: Sequence) -> None:
+    """Granted, and the executor never heard of it: it waits again, in its place (rule A11)."""
+    stop_running(world, sequence)
+    order_releases(world, sequence)
+    old, sequence.state = sequence.state, _S.WAITING
+    world.recount(sequence, old, _S.WAITING)
+    world.requeue(sequence)
+
+
+def _adopt(world: World, session: Session, claim: Held) -> None:
+    """A sequence this scheduler never knew: it goes on where every rank has it bound (rule D3)."""
+    world.arrivals_count += 1
+    sequence = Sequence(
+        arrival=claim.arrival,
+        session_id=session.id,
+        arrived_ms=world.now_ms,
+        order=(-claim.arrival.priority, world.arrivals_count),
+        state=claim.state if HOLDS_SLOT[claim.state] else _S.DECODE,
+        slots=claim.slots,
+        generation=claim.generation,
+        computed_tokens=claim.computed_tokens,
+        last_step=claim.last_step,
+    )
+    missing = [r.number for r in world.ranks if r.ledger_heard and not _has(world, r.number, claim)]
+    world.add(sequence)
+    world.mirror.claim(claim.slots, claim.generation)
+    sequence.lost_on = set(missing)
+    _start_adopted(world, session, sequence)
+    if missing and sequence.state not in (_S.LOST, _S.RETIRING):
+        lose(world, sequence, f"rank {missing[0]} does not have its state any more")
+
+
+def _has(world: World, rank: int, claim: Held) -> bool:
+    def owner(slot: int) -> LedgerEntry | None:
+        return world.mirror.foreign.get(slot, {}).get(rank)
+
+    return all(
+        (entry := owner(slot)) is not None and entry.generation == claim.generation for slot in claim.slots
+    )
+
+
+def _start_adopted(world: World, session: Session, sequence: Sequence) -> None:
+    match sequence.state:
+        case _S.DECODE:
+            session.decode_count += 1
+        case _S.CONTEXT:
+            session.chunking[sequence.id] = sequence
+        case _S.RETIRING | _S.LOST:
+            sequence.ending = "finished" if sequence.state is _S.RETIRING else ""
+            fence(world, sequence)
+
+
+def _release_unclaimed(world: World, session: Session) -> None:
+    """Ledger entries of this session that its list does not hold (rule D3: bound and not held)."""
+    for slot, claims in list(world.mirror.foreign.items()):
+        for number, entry in list(claims.items()):
+            if entry.session_id == session.id:
+                world.ranks[number].releases.append(ReleaseOrder(slot, entry.generation))
+                world.mirror.releasing(number, slot)
+                del claims[number]
+        if not claims:
+            del world.mirror.foreign[slot]

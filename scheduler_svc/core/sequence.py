@@ -1,0 +1,73 @@
+"""One sequence from arrival to end. A record; who moves it stands in the modules around it.
+
+`move` is the only way to change the state: it asks the table of rule A3, so an illegal move changes
+nothing and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scheduler_svc.core.events import Arrival, Generation
+from scheduler_svc.core.reason_clock import ClosedSpell
+from stateroom.residency.reasons import WaitReason
+from stateroom.residency.states import SequenceEvent, SequenceState, next_state
+
+__all__ = ["Sequence"]
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """Times are ms of the core's clock, positions counts of sequences."""
+
+    arrival: Arrival
+    session_id: str
+    arrived_ms: int
+    order: tuple[int, int]  # place in the queue, kept over take-backs and recomputes (rules A4, A11)
+    state: SequenceState = SequenceState.WAITING
+    slots: tuple[int, ...] = ()
+    generation: Generation = (0, 0)
+    computed_tokens: int = 0
+    last_step: int = 0  # fence of RETIRING and LOST (rule C2)
+    engine_word: str = ""  # why the engine is not ready for it (reason ENGINE)
+
+    lane: int = 0  # while waiting
+    position_at_arrival: int = 0
+    marks: dict[WaitReason, int] = field(default_factory=dict)  # lane's clock when it joined
+    joined_ms: int = 0
+    ms_by_reason: dict[WaitReason, int] = field(default_factory=dict)
+    spells: list[ClosedSpell] = field(default_factory=list)
+    passed_over_ms: int | None = None  # since when others pass it (rule A4)
+    blocked_by: tuple[str, ...] = ()  # holders when it first blocked, at most 8 (section 7)
+
+    chosen_ms: int = 0  # when its slot was chosen; the wait ends here
+    told_ms: int = 0  # when it was granted
+    unconfirmed: set[int] = field(default_factory=set)  # ranks whose confirmation of the bind is open
+    refused: bool = False  # a rank refused the bind
+    lost_on: set[int] = field(default_factory=set)  # ranks whose ledger does not have it any more (D2)
+    let_go: bool = True  # False while LOST and the executor has not answered
+    ending: str = ""  # outcome that waits for a transfer or a let-go to end first (scenario D03)
+
+    @property
+    def id(self) -> str:
+        """The sequence id."""
+        return self.arrival.sequence_id
+
+    @property
+    def demand(self) -> int:
+        """Slots it needs at once."""
+        return self.arrival.demand
+
+    @property
+    def context_left(self) -> int:
+        """Prompt tokens that are not computed."""
+        return self.arrival.prompt_tokens - self.computed_tokens
+
+    @property
+    def waited_ms(self) -> int:
+        """What its reasons add up to."""
+        return sum(self.ms_by_reason.values())
+
+    def can(self, event: SequenceEvent) -> bool:
+        """True if the table allows the move."""
+        return next_state(self.state, event) is not None

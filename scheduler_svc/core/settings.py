@@ -1,0 +1,60 @@
+"""Limits of a group, frozen and validated once; every queue and wait has one (rules A6, A8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["GroupSettings", "SettingsError"]
+
+
+class SettingsError(ValueError):
+    """A setting that cannot work; the message names field, value and remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Numbers of one group. Tokens and sequences are a step's unless the name says otherwise."""
+
+    ranks_count: int
+    max_batch_size: int  # sequences in one micro-batch
+    stages_in_flight: int = 1  # pipeline stages that each hold a micro-batch
+    max_step_tokens: int = 8192
+    max_sequence_tokens: int = 131_072  # prompt and output together
+    chunk_unit_tokens: int = 64  # a chunk is a multiple of it unless it is the prompt's last (rule A8)
+    max_chunk_tokens: int = 8192  # context tokens of one sequence in one step
+    transfers_max: int = 0  # disaggregated inits in transfer at once, 0 is no limit of its own
+    strict_order: bool = False  # rule A4: nobody passes the oldest
+    starvation_ms: int = 10_000  # passed over for longer, a sequence becomes a barrier (rule A4)
+    waiting_max: int = 131_072  # sequences in the queue (rule A6)
+    wait_ms_max: int = 3_600_000  # longest wait (rule A6)
+    warmup_batches: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in (
+            "ranks_count",
+            "max_batch_size",
+            "stages_in_flight",
+            "max_step_tokens",
+            "max_sequence_tokens",
+            "chunk_unit_tokens",
+            "max_chunk_tokens",
+            "waiting_max",
+            "wait_ms_max",
+        ):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} is {getattr(self, name)}: give at least 1")
+        if self.chunk_unit_tokens > min(self.max_step_tokens, self.max_chunk_tokens):
+            raise SettingsError(
+                f"chunk_unit_tokens is {self.chunk_unit_tokens} and a step has room for "
+                f"{min(self.max_step_tokens, self.max_chunk_tokens)} tokens of one sequence: no chunk could ever "
+                "start, make the unit smaller or the step larger"
+            )
+        if any(batch < 1 for batch in self.warmup_batches):
+            raise SettingsError(
+                f"warmup_batches is {self.warmup_batches}: every batch needs at least 1 sequence"
+            )
+
+    @property
+    def asked(self) -> int:
+        """Sequences the group wants to hold (rule B1)."""
+        return self.max_batch_size * self.stages_in_flight

@@ -137,7 +137,11 @@ class CoreGroup:
         start: bool = True,
         **settings: object,
     ) -> None:
-        defaults: dict[str, object] = {"max_step_tokens": 1024, "chunk_unit_tokens": 16, "max_chunk_tokens": 1024}
+        defaults: dict[str, object] = {
+            "max_step_tokens": 1024,
+            "chunk_unit_tokens": 16,
+            "max_chunk_tokens": 1024,
+        }
         defaults.update(settings)
         self.settings = GroupSettings(ranks_count=ranks, max_batch_size=asked, **defaults)  # type: ignore[arg-type]
         self.core = AdmissionCore(self.settings, term=1)
@@ -261,7 +265,9 @@ class CoreGroup:
 
     # ---- the executor ----
 
-    def send(self, *facts: Fact, step: int = 0, completed: int | None = None, session: str = "") -> Tell | None:
+    def send(
+        self, *facts: Fact, step: int = 0, completed: int | None = None, session: str = ""
+    ) -> Tell | None:
         name = session or self.session
         self.delta_number[name] += 1
         done = completed if completed is not None else max(0, step - 1)
@@ -281,7 +287,9 @@ class CoreGroup:
         assert tell is not None, f"step {self.step_number} was not answered"
         return tell
 
-    def arrival(self, name: str, kind: str = "context", prompt: int = 16, output: int = 8, **more: object) -> Arrival:
+    def arrival(
+        self, name: str, kind: str = "context", prompt: int = 16, output: int = 8, **more: object
+    ) -> Arrival:
         arrival = Arrival(name, kind, prompt, output, **more)  # type: ignore[arg-type]
         self.arrivals[name] = arrival
         return arrival
@@ -293,7 +301,8 @@ class CoreGroup:
     def finish(self, *names: str, last_step: int | None = None) -> None:
         last = self.step_number if last_step is None else last_step
         self.send(
-            *(Finished(name, self.grants[name].generation, last) for name in names), completed=self.step_number
+            *(Finished(name, self.grants[name].generation, last) for name in names),
+            completed=self.step_number,
         )
 
     def cancel(self, *names: str) -> None:

@@ -1,0 +1,192 @@
+"""The asyncio session: one Step stream, opened again whenever it breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import grpc.aio
+from tenacity import AsyncRetrying
+
+from stateroom.channel import open_channel
+from stateroom.client.book import SessionBook
+from stateroom.client.decisions import Decisions, SessionInfo
+from stateroom.client.facts import FactsMixin
+from stateroom.client.registration import PATIENCE, is_worth_waiting, stop_after, translated
+from stateroom.v1 import scheduler_service_pb2 as pb
+from stateroom.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
+
+__all__ = ["Session"]
+
+CALL_SECONDS_MAX = 5.0
+Call = grpc.aio.StreamStreamCall[pb.StepRequest, pb.StepResponse]
+
+
+class Session(FactsMixin):
+    """Made by `connect`. One task uses it at a time, as an engine loop does."""
+
+    def __init__(
+        self, address: str, channel: grpc.aio.Channel, info: SessionInfo, attaches_pools: bool, executor: str
+    ) -> None:
+        self.address = address
+        self.info = info
+        self._book = SessionBook(info.session_id)
+        self._executor = executor
+        self._attaches_pools = attaches_pools
+        self._channel = channel
+        self._stub = SchedulerServiceStub(channel)
+        self._call: Call | None = None
+        self._reading: asyncio.Task[object] | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def connect(
+        cls,
+        address: str,
+        *,
+        executor: str,
+        attaches_pools: bool = False,
+        session_id: str = "",
+        timeout_s: float | None = None,
+    ) -> Session:
+        """Registers with a group and opens the stream; waits until the group is ready.
+
+        `timeout_s` None waits for ever, and a cancel ends the wait at once. `session_id` resumes an
+        earlier session. Raises StateroomError where waiting does not help.
+        """
+        channel = open_channel(address)
+        try:
+            info = await _register(channel, address, executor, attaches_pools, session_id, timeout_s)
+            session = cls(address, channel, info, attaches_pools, executor)
+            await session._open_stream()
+        except BaseException:
+            await channel.close()
+            raise
+        return session
+
+    @property
+    def away(self) -> bool:
+        """True while the scheduler is not connected: go on with what runs (rule D7)."""
+        return self._call is None
+
+    async def step(self, completed_step: int | None = None, *, full: bool = False) -> Decisions:
+        """Says everything queued, asks for the next step, returns its decisions.
+
+        `completed_step`: every step up to it is done on the devices of all ranks (rule C2). Never raises
+        for an absent scheduler: `Decisions.away` says it, and the session reconnects by itself.
+        """
+        request = self._book.request(ask=True, completed_step=completed_step, full=full)
+        step = self._book.step
+        answered = await self._exchange(request, step)
+        return self._book.take(step, away=not answered)
+
+    async def flush(self) -> None:
+        """Says everything queued and asks nothing; grants are pushed back."""
+        request = self._book.request(ask=False, completed_step=None)
+        if self._call is not None:
+            try:
+                await self._call.write(request)
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                self._broken()
+
+    async def settle(self) -> None:
+        """Waits until no bind is in flight; grants told meanwhile stand in the next step's decisions."""
+        while self._book.binding_count and await self._read():
+            pass
+
+    async def wait(self, seconds: float) -> bool:
+        """Waits for a push at most so long; True if one came."""
+        before = self._book.binding_count
+        return await self._read(seconds) is not None or self._book.binding_count != before
+
+    async def close(self) -> None:
+        """Ends the stream. What the session holds stays held: finish it first to give it back."""
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+        if self._call is not None:
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                await self._call.done_writing()
+            self._call.cancel()
+        await self._channel.close()
+
+    # ---- stream ----
+
+    async def _exchange(self, request: pb.StepRequest, step: int) -> bool:
+        if self._call is None:
+            return False
+        try:
+            await self._call.write(request)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            self._broken()
+            return False
+        while True:
+            response = await self._read()
+            if response is None:
+                return False
+            if response.step == step:
+                return True
+
+    async def _read(self, seconds: float | None = None) -> pb.StepResponse | None:
+        """The next response, applied; None if the stream broke or the time passed."""
+        call = self._call
+        if call is None:
+            return None
+        try:
+            if seconds is None and self._reading is None:
+                response: object = await call.read()
+            else:  # a read is never cancelled: that would cancel the call
+                self._reading = self._reading or asyncio.ensure_future(call.read())
+                done, _ = await asyncio.wait({self._reading}, timeout=seconds)
+                if not done:
+                    return None
+                reading, self._reading = self._reading, None
+                response = reading.result()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+            response = grpc.aio.EOF
+        if not isinstance(response, pb.StepResponse):
+            self._broken()
+            return None
+        self._book.apply(response)
+        return response
+
+    async def _open_stream(self) -> None:
+        call = self._stub.Step()
+        await call.write(self._book.whole_list())
+        self._call = call
+
+    def _broken(self) -> None:
+        self._call, self._reading = None, None
+        self._book.binding_count = 0
+        if self._reconnecting is None or self._reconnecting.done():
+            self._reconnecting = asyncio.ensure_future(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        self.info = await _register(
+            self._channel, self.address, self._executor, self._attaches_pools, self._book.session_id, None
+        )
+        await self._open_stream()
+
+
+async def _register(
+    channel: grpc.aio.Channel,
+    address: str,
+    executor: str,
+    attaches_pools: bool,
+    session_id: str,
+    timeout_s: float | None,
+) -> SessionInfo:
+    stub = SchedulerServiceStub(channel)
+    request = pb.RegisterSessionRequest(
+        executor=executor, session_id=session_id, attaches_pools=attaches_pools
+    )
+
+    async def once() -> SessionInfo:
+        try:
+            return SessionInfo.of(await stub.RegisterSession(request, timeout=CALL_SECONDS_MAX))
+        except grpc.aio.AioRpcError as error:
+            raise translated(error, address) from None
+
+    retrying = AsyncRetrying(
+        retry=is_worth_waiting, wait=PATIENCE, stop=stop_after(timeout_s), reraise=True, sleep=asyncio.sleep
+    )
+    return await retrying(once)

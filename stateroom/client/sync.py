@@ -1,0 +1,187 @@
+"""The synchronous session, for an engine loop that is a thread: the same calls, the sync gRPC stub."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+
+import grpc
+from tenacity import Retrying
+
+from stateroom.channel import open_sync_channel
+from stateroom.client.book import SessionBook
+from stateroom.client.decisions import Decisions, SessionInfo
+from stateroom.client.facts import FactsMixin
+from stateroom.client.registration import PATIENCE, is_worth_waiting, stop_after, translated
+from stateroom.v1 import scheduler_service_pb2 as pb
+from stateroom.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
+
+__all__ = ["SyncSession"]
+
+CALL_SECONDS_MAX = 5.0
+
+
+class _Stream:
+    """One open Step stream; requests go through a queue that gRPC's own thread empties."""
+
+    def __init__(self, stub: SchedulerServiceStub, first: pb.StepRequest) -> None:
+        self._requests: queue.SimpleQueue[pb.StepRequest | None] = queue.SimpleQueue()
+        self._requests.put(first)
+        self._responses: Iterator[pb.StepResponse] = stub.Step(iter(self._requests.get, None))
+
+    def write(self, request: pb.StepRequest) -> None:
+        """Next in order."""
+        self._requests.put(request)
+
+    def read(self) -> pb.StepResponse | None:
+        """The next response, None at the end."""
+        try:
+            return next(self._responses, None)
+        except grpc.RpcError:
+            return None
+
+    def close(self) -> None:
+        """Ends the requests, and with them the call."""
+        self._requests.put(None)
+
+
+class SyncSession(FactsMixin):
+    """Made by `connect`. One thread uses it at a time."""
+
+    def __init__(
+        self, address: str, channel: grpc.Channel, info: SessionInfo, attaches_pools: bool, executor: str
+    ) -> None:
+        self.address = address
+        self.info = info
+        self._book = SessionBook(info.session_id)
+        self._executor = executor
+        self._attaches_pools = attaches_pools
+        self._channel = channel
+        self._stub = SchedulerServiceStub(channel)
+        self._stream: _Stream | None = None
+        self._registered: SessionInfo | None = None  # by the reconnecting thread; taken by the next step
+        self._reconnecting: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    @classmethod
+    def connect(
+        cls,
+        address: str,
+        *,
+        executor: str,
+        attaches_pools: bool = False,
+        session_id: str = "",
+        timeout_s: float | None = None,
+    ) -> SyncSession:
+        """As Session.connect; KeyboardInterrupt ends the wait at once."""
+        channel = open_sync_channel(address)
+        try:
+            info = _register(
+                channel, address, executor, attaches_pools, session_id, timeout_s, threading.Event()
+            )
+        except BaseException:
+            channel.close()
+            raise
+        session = cls(address, channel, info, attaches_pools, executor)
+        session._stream = _Stream(session._stub, session._book.whole_list())
+        return session
+
+    @property
+    def away(self) -> bool:
+        """True while the scheduler is not connected: go on with what runs (rule D7)."""
+        return self._stream is None
+
+    def step(self, completed_step: int | None = None, *, full: bool = False) -> Decisions:
+        """As Session.step."""
+        self._take_up_reconnect()
+        request = self._book.request(ask=True, completed_step=completed_step, full=full)
+        step = self._book.step
+        if self._stream is not None:
+            self._stream.write(request)
+            while (response := self._read()) is not None and response.step != step:
+                pass
+        return self._book.take(step, away=self._stream is None)
+
+    def flush(self) -> None:
+        """Says everything queued and asks nothing."""
+        self._take_up_reconnect()
+        request = self._book.request(ask=False, completed_step=None)
+        if self._stream is not None:
+            self._stream.write(request)
+
+    def settle(self) -> None:
+        """Waits until no bind is in flight."""
+        while self._book.binding_count and self._read() is not None:
+            pass
+
+    def close(self) -> None:
+        """Ends the stream. What the session holds stays held."""
+        self._closed.set()
+        if self._stream is not None:
+            self._stream.close()
+        self._channel.close()
+
+    def _read(self) -> pb.StepResponse | None:
+        response = self._stream.read() if self._stream is not None else None
+        if response is None:
+            self._broken()
+        else:
+            self._book.apply(response)
+        return response
+
+    def _broken(self) -> None:
+        self._stream = None
+        self._book.binding_count = 0
+        if self._reconnecting is None or not self._reconnecting.is_alive():
+            self._reconnecting = threading.Thread(
+                target=self._reconnect, name="stateroom-reconnect", daemon=True
+            )
+            self._reconnecting.start()
+
+    def _reconnect(self) -> None:
+        self._registered = _register(
+            self._channel,
+            self.address,
+            self._executor,
+            self._attaches_pools,
+            self._book.session_id,
+            None,
+            self._closed,
+        )
+
+    def _take_up_reconnect(self) -> None:
+        """In the caller's thread, so that the book has one user."""
+        if self._stream is None and self._registered is not None:
+            self.info, self._registered = self._registered, None
+            self._stream = _Stream(self._stub, self._book.whole_list())
+
+
+def _register(
+    channel: grpc.Channel,
+    address: str,
+    executor: str,
+    attaches_pools: bool,
+    session_id: str,
+    timeout_s: float | None,
+    closed: threading.Event,
+) -> SessionInfo:
+    stub = SchedulerServiceStub(channel)
+    request = pb.RegisterSessionRequest(
+        executor=executor, session_id=session_id, attaches_pools=attaches_pools
+    )
+
+    def once() -> SessionInfo:
+        try:
+            return SessionInfo.of(stub.RegisterSession(request, timeout=CALL_SECONDS_MAX))
+        except grpc.RpcError as error:
+            raise translated(error, address) from None
+
+    retrying = Retrying(
+        retry=is_worth_waiting,
+        wait=PATIENCE,
+        stop=stop_after(timeout_s),
+        reraise=True,
+        sleep=lambda seconds: None if closed.wait(seconds) else None,
+    )
+    return retrying(once)

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 from stateroom.residency.answer import Answer, Bounded, Pending, Unbounded
 
-__all__ = ["Agreement", "agree", "truncate_warmup"]
+__all__ = [
+    "Agreement",
+    "RunningSeats",
+    "agree",
+    "numbers_differ_sentence",
+    "seats_while_running",
+    "truncate_warmup",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +77,40 @@ def truncate_warmup(batches: Iterable[int], seats: int) -> tuple[int, ...]:
     if seats > 0 and any(b > seats for b in wanted) and seats not in fitting:
         fitting.append(seats)
     return tuple(fitting)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSeats:
+    """Seats of a group whose pools stand already (rule B8).
+
+    `wanted` is what the ranks agree on now; `seats` is what the rows built allow of it. Where `wanted`
+    is more, `sentence` says that only a restart gives the rest; else it is empty.
+    """
+
+    seats: int
+    wanted: int
+    sentence: str
+
+
+def seats_while_running(agreement: Agreement, rows_built: int, reserved_slots: int) -> RunningSeats:
+    """The seats after a change of quota: down to any number, up at most to the rows built (rule B8)."""
+    wanted, built = agreement.seats, max(0, rows_built - reserved_slots)
+    if wanted <= built:
+        return RunningSeats(wanted, wanted, "")
+    sentence = (
+        f"The ranks now afford {wanted} seats and the pools were built with {rows_built} rows "
+        f"({reserved_slots} reserved): {built} seats stay; restart the group to get {wanted}."
+    )
+    return RunningSeats(built, wanted, sentence)
+
+
+def numbers_differ_sentence(number_by_name: Mapping[str, int]) -> str:
+    """Empty if all names give one number (rule B4), else one sentence with the first two that differ."""
+    (first, number), *others = number_by_name.items()
+    for name, other in others:
+        if other != number:
+            return (
+                f"{first} is {number} and {name} is {other}: both must be the agreed number of the group; "
+                f"take {name} from the agreement or set it to {number}."
+            )
+    return ""

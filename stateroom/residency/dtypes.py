@@ -26,10 +26,19 @@ _MODEL_FIELDS = ("dtype", "torch_dtype")
 
 @dataclass(frozen=True, slots=True)
 class SourcedDtype:
-    """A dtype by torch's name; `source` is where it came from, as people would say it."""
+    """A dtype by torch's name; `source` is where it came from, as people would say it.
+
+    `kernels_fix_it`: the family's kernels keep this one whatever a flag says elsewhere.
+    """
 
     dtype: str
     source: str
+    kernels_fix_it: bool = False
+
+    @property
+    def is_used(self) -> bool:
+        """False where no layer of the model keeps such a state."""
+        return self.dtype in DTYPE_BYTES
 
     @property
     def element_bytes(self) -> int:
@@ -59,7 +68,7 @@ def read_dtypes(fields: Fields, family_ssm: str | None, family: str) -> ConfigDt
     model = _stated(fields, _MODEL_FIELDS)
     ssm = _stated(fields, _SSM_FIELDS)
     if ssm is None and family_ssm is not None:
-        ssm = SourcedDtype(family_ssm, f"family default of {family}")
+        ssm = SourcedDtype(family_ssm, f"family default of {family}", kernels_fix_it=True)
     return ConfigDtypes(ssm, model)
 
 

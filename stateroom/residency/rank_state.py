@@ -94,11 +94,16 @@ class RankState:
 
     def kv_sequence_bytes(self, tokens: int, page_tokens: int) -> int:
         """KV of one sequence of so many tokens, in whole pages; windowed layers keep their window only."""
-        _ = self.kv_token_bytes
+        return sum(self.kv_sequence_parts(tokens, page_tokens))
+
+    def kv_sequence_parts(self, tokens: int, page_tokens: int) -> tuple[int, int]:
+        """The same, of the fully growing layers and of the windowed ones."""
+        if self.kv_error is not None:
+            raise self.kv_error
         kept = tokens if self.window_tokens is None else min(tokens, self.window_tokens)
         return (
-            align_up(tokens, page_tokens) * self.kv_full_token_bytes
-            + align_up(kept, page_tokens) * self.kv_window_token_bytes
+            align_up(tokens, page_tokens) * self.kv_full_token_bytes,
+            align_up(kept, page_tokens) * self.kv_window_token_bytes,
         )
 
 

@@ -13,9 +13,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stateroom.residency.answer import Answer, Bounded, Unbounded
-from stateroom.residency.quantity import div_floor, format_gib
+from stateroom.residency.quantity import div_ceil, div_floor, format_gib
 
-__all__ = ["Guarantee", "SizingTerms", "built_bytes", "cap_zero_sentence", "local_answer", "raw_slots"]
+__all__ = [
+    "Guarantee",
+    "SizingTerms",
+    "built_bytes",
+    "cap_zero_sentence",
+    "local_answer",
+    "quota_for",
+    "raw_slots",
+]
 
 Guarantee = Literal["state", "full_length"]
 
@@ -64,9 +72,20 @@ def built_bytes(terms: SizingTerms, rows: int) -> int:
     )
 
 
+def quota_for(terms: SizingTerms, slots_count: int) -> int:
+    """The smallest quota at which this rank affords `slots_count` slots (the formula turned round)."""
+    if terms.guarantee == "state":
+        growable_bytes = (slots_count + terms.reserved_slots) * terms.slot_bytes if terms.slot_bytes else 0
+        return terms.fixed_bytes + growable_bytes
+    usable_bytes = terms.reserved_slots * terms.slot_bytes + slots_count * (
+        terms.slot_bytes + terms.kv_sequence_bytes
+    )
+    return terms.fixed_bytes + div_ceil(usable_bytes * terms.usable_denominator, terms.usable_numerator)
+
+
 def cap_zero_sentence(rank: int, terms: SizingTerms, asked: int) -> str:
     """The one start-up error of a cap of 0 (rule B7): quota, bytes a slot, reserved, asked, rank, remedy."""
-    one_bytes = built_bytes(terms, 1 + terms.reserved_slots)
+    one_bytes = quota_for(terms, 1)
     return (
         f"No sequence fits on rank {rank}: its quota is {format_gib(terms.quota_bytes)}, and one sequence of the "
         f"{asked} asked needs {format_gib(one_bytes)} (a slot of {format_gib(terms.slot_bytes)}, "

@@ -14,7 +14,6 @@ import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
-from stateroom.telemetry import client_interceptors, server_interceptors, setup_telemetry
 
 from scheduler_svc.core.events import DrainAsked
 from scheduler_svc.driver import GroupDriver
@@ -22,6 +21,7 @@ from scheduler_svc.flags import Settings
 from scheduler_svc.servicer import Servicer
 from scheduler_svc.term_file import TermFile
 from stateroom.channel import SERVER_OPTIONS
+from stateroom.telemetry import client_interceptors, server_interceptors, setup_telemetry
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1.scheduler_service_pb2_grpc import add_SchedulerServiceServicer_to_server
 
@@ -117,7 +117,7 @@ class _Process:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _set_readiness(self, status: "health_pb2.HealthCheckResponse.ServingStatus") -> None:
+    async def _set_readiness(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
         for name in READINESS_NAMES:
             await self._health.set(name, status)
 
@@ -144,7 +144,7 @@ class _Process:
 
     async def _shut_down(self, server: grpc.aio.Server, tasks: Sequence[asyncio.Task[Any]]) -> None:
         """NOT_SERVING first, then no new admissions, then the streams end, then the links."""
-        await self._set_readiness(health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self._set_readiness(False)
         self._driver.handle(DrainAsked())
         self._driver.end_streams()
         await server.stop(STOP_SECONDS_MAX)

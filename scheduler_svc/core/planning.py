@@ -1,10 +1,14 @@
 """The work of one step: decodes first, then context chunks of residents, then room for newcomers.
 
 Decodes are counted, not listed: every resident in DECODE runs each step. Chunks go to residents in
-grant order while tokens are left, so a plan costs what it schedules (rules A1, A8).
+grant order while tokens are left, so a plan costs what it schedules (rules A1, A8). A newcomer is told
+once its binds are confirmed (rule C1), so its first chunk runs in the next step at the earliest: the
+room for newcomers is what the residents will leave of that one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from scheduler_svc.core.effects import Chunk
 from scheduler_svc.core.sequence import Sequence
@@ -13,7 +17,7 @@ from scheduler_svc.core.settings import GroupSettings
 from scheduler_svc.core.world import World
 from stateroom.residency.states import SequenceEvent
 
-__all__ = ["chunk_tokens", "first_chunk_tokens", "plan_step"]
+__all__ = ["chunk_tokens", "first_chunk_tokens", "measure_room", "plan_step"]
 
 
 def chunk_tokens(settings: GroupSettings, context_left: int, left_tokens: int) -> int:
@@ -30,21 +34,13 @@ def first_chunk_tokens(settings: GroupSettings, sequence: Sequence, left_tokens:
 
 
 def plan_step(world: World, session: Session) -> int:
-    """Plans the residents' work and leaves the rest of the budget to newcomers.
+    """Plans the residents' work of this step and measures the room for newcomers in the next.
 
     Returns how many sequences decode in this step.
     """
-    settings = world.settings
     decoding = session.decode_count
-    left_tokens = max(0, settings.max_step_tokens - decoding)
-    left_sequences = max(0, settings.asked - decoding)
     done: list[Sequence] = []
-    for sequence in session.chunking.values():
-        tokens = chunk_tokens(settings, sequence.context_left, left_tokens)
-        if not tokens or not left_sequences:
-            break
-        left_tokens -= tokens
-        left_sequences -= 1
+    for sequence, tokens in _chunks(world.settings, session):
         last = tokens == sequence.context_left
         session.outbox.chunks.append(Chunk(sequence.id, sequence.computed_tokens, tokens, last))
         sequence.computed_tokens += tokens
@@ -52,8 +48,29 @@ def plan_step(world: World, session: Session) -> int:
             done.append(sequence)
     for sequence in done:
         _context_done(world, session, sequence)
-    session.left_tokens, session.left_sequences = left_tokens, left_sequences
+    measure_room(world.settings, session)
     return decoding
+
+
+def _chunks(settings: GroupSettings, session: Session) -> Iterator[tuple[Sequence, int]]:
+    """Residents with context left and the tokens each gets, in grant order, until no token is left."""
+    left_tokens = settings.max_step_tokens - session.decode_count
+    for sequence in session.chunking.values():
+        tokens = chunk_tokens(settings, sequence.context_left, left_tokens)
+        if not tokens:
+            return
+        left_tokens -= tokens
+        yield sequence, tokens
+
+
+def measure_room(settings: GroupSettings, session: Session) -> None:
+    """Tokens and sequences that the residents will leave of the next step."""
+    left_tokens = settings.max_step_tokens - session.decode_count
+    left_sequences = settings.asked - session.decode_count
+    for _, tokens in _chunks(settings, session):
+        left_tokens -= tokens
+        left_sequences -= 1
+    session.left_tokens, session.left_sequences = max(0, left_tokens), max(0, left_sequences)
 
 
 def _context_done(world: World, session: Session, sequence: Sequence) -> None:

@@ -12,7 +12,7 @@ __all__ = ["Session"]
 
 @dataclass(slots=True)
 class Session:
-    """`outbox` collects what it is told next; token and sequence counts are those of the last step."""
+    """`outbox` collects what it is told next; `left_*` is the room for newcomers."""
 
     id: str
     executor: str
@@ -27,7 +27,7 @@ class Session:
     decode_count: int = 0  # sequences that decode in the next step
     chunking: dict[str, Sequence] = field(default_factory=dict)  # context work, in grant order
     fenced: list[tuple[int, int, Sequence]] = field(default_factory=list)  # heap by last step (rule C2)
-    left_tokens: int = 0  # of the last step's budget, for newcomers (rule A8)
+    left_tokens: int = 0  # of the next step's budget, for newcomers (rule A8)
     left_sequences: int = 0
 
     outbox: Decisions = field(default_factory=Decisions)

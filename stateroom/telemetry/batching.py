@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 
+import structlog
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -62,13 +63,14 @@ class BatchingProcessor(SpanProcessor):
         if context is None or not context.trace_flags.sampled:
             return
         with self._lock:
-            if self._stopping or len(self._queue) >= self._queue_spans_max:
-                self._dropped += 1
-                return
-            self._queue.append(span)
-            full = len(self._queue) >= BATCH_SPANS_MAX
+            taken = not self._stopping and len(self._queue) < self._queue_spans_max
+            if taken:
+                self._queue.append(span)
+            full = len(self._queue) >= min(BATCH_SPANS_MAX, self._queue_spans_max)
         if full:
             self._wake.set()
+        if not taken:
+            self._drop(1, "the queue is full" if full else "it came after the end")
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Waits until everything queued was handed over; False if it takes longer."""
@@ -87,8 +89,10 @@ class BatchingProcessor(SpanProcessor):
         self._wake.set()
         self._thread.join(self._shutdown_seconds_max)
         with self._lock:
-            self._dropped += len(self._queue)
+            left = len(self._queue)
             self._queue.clear()
+        if left:
+            self._drop(left, "the exporter did not take them in time")
         self._exporter.shutdown()  # also ends a retry that is still going on
 
     def _run(self) -> None:
@@ -115,5 +119,11 @@ class BatchingProcessor(SpanProcessor):
         except Exception:  # an exporter's fault must not end the thread
             done = False
         if not done:
-            with self._lock:
-                self._dropped += len(batch)
+            self._drop(len(batch), "the exporter failed")
+
+    def _drop(self, spans_count: int, why: str) -> None:
+        with self._lock:
+            first = not self._dropped
+            self._dropped += spans_count
+        if first:  # said once, counted always
+            structlog.get_logger().warning("spans are dropped", why=why)

@@ -1,4 +1,5 @@
-"""Client interceptors: a span a unary-response call, and the caller's traceparent in the metadata.
+"""Client interceptors: a span a unary-response call under the caller's span, and its traceparent in the
+metadata. A call under no span makes none: nobody asked for a trace of it.
 
 The call object is passed on at once and its span ends in its done callback: an interceptor that awaits
 `call.code()` keeps a cancel from reaching the server (fact M1). There is no interceptor for streams
@@ -74,7 +75,7 @@ async def _traced(
     tracer: Tracer, continuation: Continuation, details: grpc.aio.ClientCallDetails, request: Any
 ) -> Any:
     method = method_of(details.method)
-    if not is_traced(method):
+    if not is_traced(method) or not trace.get_current_span().get_span_context().is_valid:
         return await continuation(details, request)
     span = tracer.start_span(method, kind=SpanKind.CLIENT, attributes=start_attributes(method))
     handed_over = False

@@ -1,6 +1,6 @@
 """Server interceptor: a span a unary-response call, under the caller's traceparent.
 
-Streams get the caller's context and no span. The context is attached and never detached: aio runs every
+A call without a traceparent makes none. Streams get the caller's context and no span. The context is attached and never detached: aio runs every
 call in a task of its own, and detaching inside a generator that is abandoned fails (scenario O03).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
@@ -28,7 +28,9 @@ from stateroom.telemetry.setup import Telemetry
 
 __all__ = ["server_interceptors"]
 
-Handler = grpc.RpcMethodHandler[Any, Any]
+if TYPE_CHECKING:  # the class is generic in its types only
+    Handler = grpc.RpcMethodHandler[Any, Any]
+
 Unary = Callable[[Any, Any], Awaitable[Any]]
 
 
@@ -51,6 +53,8 @@ class _Server(grpc.aio.ServerInterceptor):
         if handler is None or not is_traced(method):
             return handler
         parent = _parent(handler_call_details)
+        if not trace.get_current_span(parent).get_span_context().is_valid:
+            return handler
         attach(parent)
         if handler.response_streaming:
             return handler

@@ -42,7 +42,7 @@ class Telemetry:
         self.provider.shutdown()
 
 
-def setup_telemetry(service_name: str, *, trace_file: Path | None, instance: str = "") -> Telemetry:
+def setup_telemetry(service_name: str, *, trace_file: Path | None = None, instance: str = "") -> Telemetry:
     """Makes a provider of its own for one service; no global is set.
 
     Spans go by OTLP over gRPC where OTEL_EXPORTER_OTLP_ENDPOINT is set, else as JSON lines to
@@ -51,7 +51,7 @@ def setup_telemetry(service_name: str, *, trace_file: Path | None, instance: str
     attributes = {"service.name": service_name}
     if instance:
         attributes["service.instance.id"] = instance
-    provider = TracerProvider(resource=Resource.create(attributes))
+    provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
     exporter = _exporter(trace_file)
     processor = None
     if exporter is not None:

@@ -39,8 +39,8 @@ from scheduler_svc.core.integrity import check_integrity
 from scheduler_svc.core.session import Session
 from scheduler_svc.core.settings import GroupSettings
 from scheduler_svc.rank_link import RankLink
-from scheduler_svc.step_stream import StepStream
 from scheduler_svc.tracing import AdmissionSpans, AgreementSpans
+from stateroom.ordered_stream import OrderedStream
 from stateroom.residency.agreement import truncate_warmup
 from stateroom.residency.answer import Bounded
 from stateroom.residency.reasons import ErrorReason, Refused
@@ -76,7 +76,7 @@ class GroupDriver:
             RankLink(self, number, address, settings.asked, self._agreements, interceptors)
             for number, address in enumerate(rank_addresses)
         ]
-        self._streams: dict[str, StepStream] = {}
+        self._streams: dict[str, OrderedStream[pb.StepResponse]] = {}
         self._events_count = 0
 
     @property
@@ -204,29 +204,27 @@ class GroupDriver:
         address = self._links[number].address
         return pb.RankAddress(rank=number, address=address, boot_id=rank.boot_id, has_pool=rank.has_pool)
 
-    def open_stream(self, stream: StepStream) -> None:
+    def open_stream(self, stream: OrderedStream[pb.StepResponse]) -> None:
         """The session's one stream; an older one ends (rule D4)."""
-        if stream.session_id not in self.core.world.sessions:
+        if stream.owner not in self.core.world.sessions:
             raise Refused(
                 ErrorReason.SESSION_UNKNOWN,
-                f"session {stream.session_id!r} is not known here: register it again",
+                f"session {stream.owner!r} is not known here: register it again",
             )
-        old = self._streams.get(stream.session_id)
+        old = self._streams.get(stream.owner)
         if old is not None:
             old.end(
-                Refused(
-                    ErrorReason.STREAM_REPLACED, f"a newer stream of session {stream.session_id} took over"
-                )
+                Refused(ErrorReason.STREAM_REPLACED, f"a newer stream of session {stream.owner} took over")
             )
-            self.handle(StreamClosed(stream.session_id))
-        self._streams[stream.session_id] = stream
+            self.handle(StreamClosed(stream.owner))
+        self._streams[stream.owner] = stream
 
-    def close_stream(self, stream: StepStream) -> None:
+    def close_stream(self, stream: OrderedStream[pb.StepResponse]) -> None:
         """Its call ended. What the session holds stays held."""
-        if self._streams.get(stream.session_id) is stream:
-            del self._streams[stream.session_id]
+        if self._streams.get(stream.owner) is stream:
+            del self._streams[stream.owner]
             with contextlib.suppress(Refused):
-                self.handle(StreamClosed(stream.session_id))
+                self.handle(StreamClosed(stream.owner))
 
     def end_streams(self) -> None:
         """The scheduler stops: every executor goes on with what runs and connects again (rules D7, D8)."""

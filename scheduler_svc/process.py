@@ -110,14 +110,14 @@ class _Process:
     def _on_ready(self, ready: bool) -> None:
         if ready:
             self._ready.set()
-        serving = (
-            health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
-        )
-        task = asyncio.ensure_future(self._set_readiness(serving))
+        task = asyncio.ensure_future(self._set_readiness(ready))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _set_readiness(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
+    async def _set_readiness(self, ready: bool) -> None:
+        status = (
+            health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
+        )
         for name in READINESS_NAMES:
             await self._health.set(name, status)
 

@@ -12,8 +12,8 @@ from scheduler_svc.convert import people, steps
 from scheduler_svc.core.events import CancelAsked
 from scheduler_svc.core.explain import describe, explain
 from scheduler_svc.driver import GroupDriver
-from scheduler_svc.step_stream import StepStream
 from stateroom.errors import abort
+from stateroom.ordered_stream import OrderedStream
 from stateroom.residency.reasons import Refused
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1.scheduler_service_pb2_grpc import SchedulerServiceServicer
@@ -42,13 +42,13 @@ class Servicer(SchedulerServiceServicer):
         request_iterator: AsyncIterator[pb.StepRequest],
         context: grpc.aio.ServicerContext[pb.StepRequest, pb.StepResponse],
     ) -> None:
-        stream: StepStream | None = None
+        stream: OrderedStream[pb.StepResponse] | None = None
         try:
             while isinstance(message := await context.read(), pb.StepRequest):
                 if stream is None:
-                    stream = StepStream(message.session_id, context)
+                    stream = OrderedStream[pb.StepResponse](message.session_id, context)
                     self._driver.open_stream(stream)
-                self._driver.handle(steps.step_message(stream.session_id, message))
+                self._driver.handle(steps.step_message(stream.owner, message))
                 await stream.flush()
         except Refused as refused:
             await abort(context, refused)

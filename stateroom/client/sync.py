@@ -182,6 +182,6 @@ def _register(
         wait=PATIENCE,
         stop=stop_after(timeout_s),
         reraise=True,
-        sleep=lambda seconds: None if closed.wait(seconds) else None,
+        sleep=lambda seconds: (closed.wait(seconds), None)[1],
     )
     return retrying(once)

@@ -1,29 +1,33 @@
-"""One open Step stream: answers and pushes of a session, written in order by one writer at a time."""
+"""The server's end of one bidirectional stream: answers and pushes, written in order, one at a time.
+
+Both services have one such stream a peer (Step of a session, Bind of a leader). A core's effects are
+put into it without waiting; the handler or a push task sends them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Any, Generic, TypeVar
 
 import grpc.aio
 
 from stateroom.residency.reasons import Refused
-from stateroom.v1 import scheduler_service_pb2 as pb
 
-__all__ = ["StepStream"]
+__all__ = ["OrderedStream"]
 
-Context = grpc.aio.ServicerContext[pb.StepRequest, pb.StepResponse]
+Response = TypeVar("Response")
 
 
-class StepStream:
-    """Put what the core tells into it; `flush` sends it. Never blocks the core: sending is the loop's."""
+class OrderedStream(Generic[Response]):
+    """Made inside the handler's task, which `end` wakes to end the call with a status."""
 
-    def __init__(self, session_id: str, context: Context) -> None:
-        self.session_id = session_id
+    def __init__(self, owner: str, context: grpc.aio.ServicerContext[Any, Response]) -> None:
+        self.owner = owner
         self.ended: Refused | None = None  # why the stream has to end
         self._handler = asyncio.current_task()
         self._context = context
-        self._pending: deque[pb.StepResponse] = deque()
+        self._pending: deque[Response] = deque()
         self._lock = asyncio.Lock()
         self._pushes: set[asyncio.Task[None]] = set()
 
@@ -34,7 +38,7 @@ class StepStream:
         if self._handler is not None:
             self._handler.cancel()
 
-    def put(self, response: pb.StepResponse) -> None:
+    def put(self, response: Response) -> None:
         """Next in order."""
         self._pending.append(response)
 
@@ -45,7 +49,7 @@ class StepStream:
                 await self._context.write(self._pending.popleft())
 
     def flush_soon(self) -> None:
-        """From outside the stream's own handler: a push between steps."""
+        """From outside the stream's own handler: a push."""
         task = asyncio.ensure_future(self._flush_quietly())
         self._pushes.add(task)
         task.add_done_callback(self._pushes.discard)
@@ -54,4 +58,4 @@ class StepStream:
         try:
             await self.flush()
         except (grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
-            self._pending.clear()  # the executor is gone; its next list brings everything again (rule D5)
+            self._pending.clear()  # the peer is gone; the next stream starts from a whole list (rule D5)

@@ -1,0 +1,154 @@
+"""Messages to core calls and core values to messages; nothing is decided here."""
+
+from __future__ import annotations
+
+from cache_svc.core.ledger import NO_GENERATION, Generation, Ledger, Owner
+from cache_svc.core.rank import Applied, BindOrder, ReleaseOrder
+from stateroom.residency.answer import Answer, Bounded, Pending, Unbounded
+from stateroom.residency.layout import RowLayout
+from stateroom.residency.states import SlotState
+from stateroom.v1 import cache_service_pb2 as pb
+from stateroom.v1 import types_pb2 as types
+
+__all__ = [
+    "answer_from",
+    "answer_to",
+    "applied",
+    "binds_from",
+    "counts_to",
+    "ledger_to",
+    "page_to",
+    "pool_layout",
+    "releases_from",
+]
+
+_SLOT_STATE = {state: types.SlotState.Value(f"SLOT_STATE_{state}") for state in SlotState}
+
+
+def answer_from(message: types.Residency) -> Answer:
+    """An unset answer is pending, never unlimited (rule B1)."""
+    match message.WhichOneof("answer"):
+        case "unbounded":
+            return Unbounded()
+        case "bounded":
+            return Bounded(message.bounded.slots_count)
+        case _:
+            return Pending(message.pending.reason)
+
+
+def answer_to(answer: Answer) -> types.Residency:
+    """One of three."""
+    match answer:
+        case Pending(reason):
+            return types.Residency(pending=types.Pending(reason=reason))
+        case Unbounded():
+            return types.Residency(unbounded=types.Unbounded())
+        case Bounded(slots_count):
+            return types.Residency(bounded=types.Bounded(slots_count=slots_count))
+
+
+def _generation_from(message: types.Generation) -> Generation:
+    return (message.term, message.counter)
+
+
+def _generation_to(generation: Generation) -> types.Generation:
+    return types.Generation(term=generation[0], counter=generation[1])
+
+
+def releases_from(message: pb.BindRequest) -> tuple[ReleaseOrder, ...]:
+    """Releases of one ordered message."""
+    return tuple(ReleaseOrder(o.slot, _generation_from(o.generation)) for o in message.releases)
+
+
+def binds_from(message: pb.BindRequest) -> tuple[BindOrder, ...]:
+    """Binds of one ordered message."""
+    return tuple(
+        BindOrder(o.slot, Owner(_generation_from(o.generation), o.sequence_id, o.session_id))
+        for o in message.binds
+    )
+
+
+def applied(boot_id: str, term: int, result: Applied) -> pb.BindResponse:
+    """Confirms one ordered message."""
+    response = pb.BindResponse(
+        rank_boot_id=boot_id, term=term, applied_sequence_number=result.sequence_number, freed=result.freed
+    )
+    for refusal in result.refused:
+        response.refused.add(
+            slot=refusal.slot,
+            generation=_generation_to(refusal.generation),
+            reason=refusal.reason.value,
+            message=refusal.message,
+        )
+    return response
+
+
+def _entry(ledger: Ledger, slot: int) -> pb.LedgerEntry:
+    owner = ledger.owners.get(slot)
+    return pb.LedgerEntry(
+        slot=slot,
+        state=_SLOT_STATE[ledger.state_of(slot)],
+        generation=_generation_to(ledger.newest.get(slot, NO_GENERATION)),
+        sequence_id=owner.sequence_id if owner else "",
+        session_id=owner.session_id if owner else "",
+    )
+
+
+def ledger_to(ledger: Ledger, highest_term: int) -> pb.Ledger:
+    """Every slot that is not plainly free."""
+    return pb.Ledger(
+        rows=ledger.rows,
+        reserved_slots=ledger.reserved_slots,
+        entries=[_entry(ledger, slot) for slot in (*ledger.owners, *ledger.scrubbing)],
+        highest_term=highest_term,
+        highest_generation=_generation_to(ledger.highest),
+    )
+
+
+def page_to(ledger: Ledger, start: int, size: int) -> pb.ListSlotsResponse:
+    """Rows start .. start + size - 1, free ones too."""
+    end = min(start + size, ledger.rows)
+    return pb.ListSlotsResponse(
+        slots=[_entry(ledger, slot) for slot in range(start, end)],
+        next_page_token=str(end) if end < ledger.rows else "",
+        counts=counts_to(ledger),
+        integrity_errors=ledger.check_integrity(),
+        refused_by_reason=dict(ledger.refused_by_reason),
+    )
+
+
+def counts_to(ledger: Ledger | None) -> types.SlotCounts:
+    """Slots by state; all 0 before a commit."""
+    if ledger is None:
+        return types.SlotCounts()
+    counts = ledger.counts()
+    return types.SlotCounts(
+        rows=ledger.rows,
+        free=counts[SlotState.FREE],
+        bound=counts[SlotState.BOUND],
+        quarantined=counts[SlotState.QUARANTINED],
+        scrubbing=counts[SlotState.SCRUBBING],
+        reserved=counts[SlotState.RESERVED],
+        withheld=counts[SlotState.WITHHELD],
+    )
+
+
+def pool_layout(layout: RowLayout, rows: int, reserved_slots: int) -> pb.PoolLayout:
+    """What a worker needs to make its views."""
+    return pb.PoolLayout(
+        version=1,
+        tensors=[
+            pb.StateTensor(
+                layer=t.spec.layer,
+                name=t.spec.name,
+                shape=t.spec.shape,
+                dtype=t.spec.dtype,
+                offset_bytes=t.offset_bytes,
+            )
+            for t in layout.tensors
+        ],
+        row_stride_bytes=layout.row_stride_bytes,
+        rows=rows,
+        reserved_slots=reserved_slots,
+        hash=layout.hash,
+    )

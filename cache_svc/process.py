@@ -1,0 +1,123 @@
+"""A cache service as a process: server, health, descriptor socket, signals, a clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+
+import grpc.aio
+import structlog
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from cache_svc.descriptor_socket import DescriptorSocket
+from cache_svc.driver import RankDriver
+from cache_svc.servicer import Servicer
+from cache_svc.settings import Settings
+from stateroom.channel import SERVER_OPTIONS, private_dir
+from stateroom.residency.quantity import format_bytes
+from stateroom.residency.sizing import raw_slots
+from stateroom.telemetry import server_interceptors, setup_telemetry
+from stateroom.v1 import cache_service_pb2 as pb
+from stateroom.v1.cache_service_pb2_grpc import add_CacheServiceServicer_to_server
+
+__all__ = ["serve"]
+
+SERVICE = pb.DESCRIPTOR.services_by_name["CacheService"].full_name
+READINESS_NAMES = ("", "readiness", SERVICE)
+STOP_SECONDS_MAX = 2.0
+
+
+def serve(settings: Settings) -> int:
+    """Runs until SIGTERM or SIGINT; the exit code."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    for warning in settings.state.warnings:
+        structlog.get_logger().warning(warning)
+    with contextlib.suppress(KeyboardInterrupt):
+        return asyncio.run(_Process(settings).run())
+    return 0
+
+
+class _Process:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stop = asyncio.Event()
+        self._health = HealthServicer()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._telemetry = setup_telemetry(
+            "stateroom-cache", trace_file=settings.trace_file, instance=f"rank{settings.parallel.rank}"
+        )
+        self._driver = RankDriver(settings, self._on_committed, lambda: self._socket.attached_count)
+        self._socket = DescriptorSocket(
+            settings.descriptor_socket, lambda: self._driver.pool.descriptor if self._driver.pool else None
+        )
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        private_dir(self._settings.descriptor_socket.parent)
+        server = await self._start_server()
+        if server is None:
+            return 1
+        tasks = [asyncio.create_task(self._socket.serve()), asyncio.create_task(self._driver.check_on_idle())]
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        await self._set_readiness(False)
+        await self._driver.close()
+        await server.stop(STOP_SECONDS_MAX)
+        for task in (*tasks, stopping):
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        self._telemetry.shutdown()
+        faults = [r for r in results if isinstance(r, Exception)]
+        for fault in faults:
+            structlog.get_logger().error("stopped by a fault", exc_info=fault)
+        return 1 if faults else 0
+
+    async def _start_server(self) -> grpc.aio.Server | None:
+        server = grpc.aio.server(interceptors=server_interceptors(self._telemetry), options=SERVER_OPTIONS)
+        add_CacheServiceServicer_to_server(Servicer(self._driver), server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(
+            (SERVICE, "grpc.health.v1.Health", reflection.SERVICE_NAME), server
+        )
+        await self._health.set("liveness", health_pb2.HealthCheckResponse.SERVING)
+        await self._set_readiness(False)  # fact M10: "" is SERVING unless it is said otherwise
+        for address in self._settings.listen:
+            try:
+                server.add_insecure_port(address)
+            except RuntimeError:
+                print(
+                    f"Error: nothing can listen on {address}: free it or give --listen another address",
+                    file=sys.stderr,
+                )
+                return None
+        await server.start()
+        print(self._greeting(), flush=True)
+        return server
+
+    def _greeting(self) -> str:
+        terms, rank = self._settings.terms, self._settings.parallel.rank
+        n = raw_slots(terms)
+        affords = (
+            "affords all that is asked (no recurrent layers)"
+            if n is None
+            else f"affords {n} sequences of {format_bytes(terms.slot_bytes)} in {format_bytes(terms.quota_bytes)}"
+        )
+        return f"rank {rank} listens on {', '.join(self._settings.listen)}; {affords}"
+
+    def _on_committed(self) -> None:
+        task = asyncio.ensure_future(self._set_readiness(True))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _set_readiness(self, ready: bool) -> None:
+        status = (
+            health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
+        )
+        for name in READINESS_NAMES:
+            await self._health.set(name, status)

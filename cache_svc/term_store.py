@@ -1,0 +1,47 @@
+"""The highest term this rank heard, and who led with it, over restarts (rules D1, D6)."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+__all__ = ["TermStore", "TermStoreError"]
+
+
+class TermStoreError(RuntimeError):
+    """The term cannot be kept here; the message names file and remedy."""
+
+
+class TermStore:
+    """One small file, replaced atomically and synced before a term is obeyed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "highest-term.json"
+
+    def load(self) -> tuple[int, str]:
+        """(term, leader boot id); (0, "") if none was ever heard."""
+        try:
+            kept = json.loads(self.path.read_text())
+            return int(kept["term"]), str(kept["leader_boot_id"])
+        except FileNotFoundError:
+            return 0, ""
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise TermStoreError(
+                f"{self.path} cannot be read ({error}): remove it or give another --state-dir"
+            ) from None
+
+    def keep(self, term: int, leader_boot_id: str) -> None:
+        """Writes, syncs, renames."""
+        fresh = self.path.with_suffix(".new")
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(fresh, "w") as file:
+                json.dump({"term": term, "leader_boot_id": leader_boot_id}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self.path)
+        except OSError as error:
+            raise TermStoreError(
+                f"{self.path} cannot be written ({error.strerror}): give a writable --state-dir"
+            ) from None

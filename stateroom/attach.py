@@ -1,0 +1,126 @@
+"""Worker side of the pool: map it, and have every layer's states as torch views, with no copy (C6, C7).
+
+pool = attach("unix:/run/stateroom/rank0.sock")
+conv = pool.view(layer=3, name="conv")          # (rows, *shape), the layer's own dtype
+state = pool.view(layer=3, name="recurrent")
+pool.check(grant.handles[0], rank=0)            # before the first use of a handle
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import grpc
+import torch
+
+from stateroom.channel import open_sync_channel
+from stateroom.client.decisions import Handle
+from stateroom.errors import StateroomError, from_rpc_error
+from stateroom.pool_views import map_pool, views
+from stateroom.residency.layout import PlacedTensor, RowLayout, TensorSpec
+from stateroom.residency.reasons import ErrorReason
+from stateroom.v1 import cache_service_pb2 as pb
+from stateroom.v1.cache_service_pb2_grpc import CacheServiceStub
+
+__all__ = ["AttachedPool", "attach"]
+
+CALL_SECONDS_MAX = 5.0
+LAYOUT_VERSION = 1
+
+
+class AttachedPool:
+    """A mapped pool. `rows` counts reserved rows too; row 0 is for padding."""
+
+    def __init__(self, connection: socket.socket, descriptor: int, answer: pb.AttachPoolResponse) -> None:
+        self.boot_id = answer.boot_id
+        self.rows = answer.layout.rows
+        self.reserved_slots = answer.layout.reserved_slots
+        self.layout = _layout_of(answer.layout)
+        self._connection = connection
+        self._descriptor = descriptor
+        self.bytes: torch.Tensor = map_pool(descriptor, answer.pool_bytes)
+        self.layers = views(self.bytes, self.layout, self.rows)
+
+    def view(self, layer: int, name: str) -> torch.Tensor:
+        """Shape (rows, *shape); KeyError names what this rank does not hold."""
+        if layer not in self.layers or name not in self.layers[layer]:
+            raise KeyError(
+                f"layer {layer} has no {name!r} state on this rank: it holds layers {sorted(self.layers)}"
+            )
+        return self.layers[layer][name]
+
+    def check(self, handle: Handle, rank: int) -> int:
+        """The row of a handle; refuses one of another pool, a reserved row and anything out of range (C3)."""
+        theirs = handle.boot_ids[rank] if rank < len(handle.boot_ids) else ""
+        if theirs != self.boot_id:
+            raise StateroomError(
+                ErrorReason.WRONG_BOOT_ID,
+                f"the handle of slot {handle.slot} names boot id {theirs!r} of rank {rank} and the attached pool has "
+                f"{self.boot_id!r}: drop the handle, it is of another pool",
+            )
+        if not self.reserved_slots <= handle.slot < self.rows:
+            raise StateroomError(
+                ErrorReason.SLOT_OUT_OF_RANGE,
+                f"slot {handle.slot} is not one of {self.reserved_slots} to {self.rows - 1}: never index a pool with it",
+            )
+        return handle.slot
+
+    def close(self) -> None:
+        """Detaches. Views that are still held keep the memory mapped."""
+        self.layers = {}
+        self.bytes = torch.empty(0, dtype=torch.uint8)
+        if self._descriptor >= 0:
+            self._connection.close()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def attach(address: str, *, layout_hash: str = "", session_id: str = "") -> AttachedPool:
+    """Maps the pool of the rank at `address`; same host only.
+
+    Raises StateroomError: NOT_COMMITTED (the group is not ready), NO_POOL (no recurrent layers on this
+    rank), LAYOUT_DIFFERS (`layout_hash` is not that of the pool), or the transport's own failure.
+    """
+    with open_sync_channel(address) as channel:
+        request = pb.AttachPoolRequest(layout_hash=layout_hash, session_id=session_id)
+        try:
+            answer = CacheServiceStub(channel).AttachPool(request, timeout=CALL_SECONDS_MAX)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error) from None
+    if answer.layout.version != LAYOUT_VERSION:
+        raise StateroomError(
+            ErrorReason.LAYOUT_DIFFERS,
+            f"the pool at {address} has layout version {answer.layout.version} and this SDK reads {LAYOUT_VERSION}: "
+            "use one version on both sides",
+        )
+    return _receive(address, answer)
+
+
+def _receive(address: str, answer: pb.AttachPoolResponse) -> AttachedPool:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(CALL_SECONDS_MAX)
+        connection.connect(answer.descriptor_socket)
+        _, descriptors, _, _ = socket.recv_fds(connection, 64, 1)
+    except OSError as error:
+        connection.close()
+        raise StateroomError(
+            None,
+            f"descriptor socket {answer.descriptor_socket!r} of {address} cannot be reached ({error.strerror or error}): "
+            "attach from the same host, or share the socket's folder",
+        ) from None
+    if not descriptors:
+        connection.close()
+        raise StateroomError(
+            None, f"{address} passed no descriptor: attach as the user that runs the cache service"
+        )
+    return AttachedPool(connection, descriptors[0], answer)
+
+
+def _layout_of(message: pb.PoolLayout) -> RowLayout:
+    tensors = tuple(
+        PlacedTensor(TensorSpec(t.layer, t.name, tuple(t.shape), t.dtype), t.offset_bytes)
+        for t in message.tensors
+    )
+    return RowLayout(tensors, message.row_stride_bytes)

@@ -18,6 +18,7 @@ from cache_svc.driver import RankDriver
 from cache_svc.servicer import Servicer
 from cache_svc.settings import Settings
 from stateroom.channel import SERVER_OPTIONS, private_dir
+from stateroom.logs import setup_logs
 from stateroom.residency.quantity import format_bytes
 from stateroom.residency.sizing import raw_slots
 from stateroom.telemetry import server_interceptors, setup_telemetry
@@ -33,7 +34,7 @@ STOP_SECONDS_MAX = 2.0
 
 def serve(settings: Settings) -> int:
     """Runs until SIGTERM or SIGINT; the exit code."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    setup_logs()
     for warning in settings.state.warnings:
         structlog.get_logger().warning(warning)
     with contextlib.suppress(KeyboardInterrupt):

@@ -21,6 +21,7 @@ from scheduler_svc.flags import Settings
 from scheduler_svc.servicer import Servicer
 from scheduler_svc.term_file import TermFile
 from stateroom.channel import SERVER_OPTIONS
+from stateroom.logs import setup_logs
 from stateroom.telemetry import client_interceptors, server_interceptors, setup_telemetry
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1.scheduler_service_pb2_grpc import add_SchedulerServiceServicer_to_server
@@ -34,10 +35,14 @@ STOP_SECONDS_MAX = 2.0
 
 def serve(settings: Settings) -> int:
     """Runs until SIGTERM, SIGINT or the loss of the lead; the exit code."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    setup_logs()
     with TermFile(settings.state_dir) as term_file, contextlib.suppress(KeyboardInterrupt):
-        return asyncio.run(_Process(settings, term_file).run())
+        return asyncio.run(_serve(settings, term_file))
     return 0
+
+
+async def _serve(settings: Settings, term_file: TermFile) -> int:
+    return await _Process(settings, term_file).run()  # channels belong to the running loop
 
 
 class _Process:

@@ -208,6 +208,8 @@ def group_sentence(world: World) -> str:
     mismatch = world.ranks.mismatch()
     if mismatch:
         return mismatch
+    if world.draining:
+        return f"The group drains: nothing new starts, {len(world.residents)} sequences still hold slots."
     asked = world.settings.asked
     pending = world.ranks.first_pending
     match world.agreement.answer:

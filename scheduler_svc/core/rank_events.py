@@ -86,7 +86,6 @@ def agree_and_commit(world: World) -> None:
     mismatch = world.ranks.mismatch()
     world.agreement = world.ranks.agreement()
     if mismatch or isinstance(world.agreement.answer, Pending):
-        world.tell_readiness(mismatch or "")
         return
     changed = world.committed != world.agreement
     if changed:

@@ -56,23 +56,39 @@ def _indivisible(field: str, heads: int, tp_size: int) -> ConfigError:
 
 
 def grouped_query(
-    head_dim: tuple[str, ...] = ("head_dim",), window: str = "sliding_window", head_dim_factor: int = 1
+    head_dim: tuple[str, ...] = ("head_dim",),
+    window: str = "sliding_window",
+    derived_factor: int | None = None,
+    plain_heads: bool = False,
 ) -> KvReader:
-    """Keys and values of the KV heads; without a head_dim it is hidden x factor / query heads."""
+    """Keys and values of the KV heads.
+
+    `derived_factor`: an absent head_dim is hidden_size x factor / query heads by the model's own rule;
+    None where it is not, and the field must be there. `plain_heads`: an absent num_key_value_heads
+    means one KV head a query head; elsewhere it must be there too.
+    """
 
     def read(fields: Fields) -> AttentionKv:
         query_heads = fields.optional_integer("num_attention_heads")
-        # a config without num_key_value_heads means one KV head a query head (plain multi-head attention)
-        kv_heads = fields.integer(fields.first_of("num_key_value_heads", "num_attention_heads"))
+        plain = plain_heads and not fields.has("num_key_value_heads")
+        kv_heads = fields.integer("num_attention_heads" if plain else "num_key_value_heads")
         stated = fields.first_of(*head_dim)
-        if fields.has(stated):
+        if fields.has(stated) or derived_factor is None:
             dim = fields.integer(stated)
         else:
-            dim = fields.integer("hidden_size") * head_dim_factor // fields.integer("num_attention_heads")
-        window_tokens = fields.optional_integer(window)
-        return AttentionKv(kv_heads, 2 * dim, False, query_heads, window_tokens)
+            dim = _derived_head_dim(fields, derived_factor)
+        return AttentionKv(kv_heads, 2 * dim, False, query_heads, fields.optional_integer(window))
 
     return read
+
+
+def _derived_head_dim(fields: Fields, factor: int) -> int:
+    width, heads = fields.integer("hidden_size") * factor, fields.integer("num_attention_heads")
+    if width % heads:
+        raise ConfigError(
+            "num_attention_heads", heads, f"it does not divide the attention width {width}", "state head_dim"
+        )
+    return width // heads
 
 
 def latent(fields: Fields) -> AttentionKv:

@@ -12,7 +12,7 @@ from stateroom.residency.state_tensors import StateTensor
 
 __all__ = ["Family", "TensorReader"]
 
-_GROUPED_QUERY = grouped_query()
+_STATED_HEADS = grouped_query()
 TensorReader = Callable[[Fields], tuple[StateTensor, ...]]
 
 
@@ -33,6 +33,6 @@ class Family:
     tensors: TensorReader
     layers: tuple[str, ...] | LayerKind
     markers: tuple[str, ...] = ()
-    kv: KvReader = _GROUPED_QUERY
+    kv: KvReader = _STATED_HEADS
     ssm_dtype: str | None = None
     attention_is_windowed: bool = False

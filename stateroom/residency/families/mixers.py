@@ -151,7 +151,7 @@ def in_section(section: str, inside: TensorReader, flat: TensorReader) -> Tensor
 def lightning(fields: Fields) -> tuple[StateTensor, ...]:
     """MiniMax: no conv; a (heads, dim, dim) state of all query heads."""
     heads = fields.integer("num_attention_heads")
-    dim = fields.integer("head_dim") if fields.has("head_dim") else fields.integer("hidden_size") // heads
+    dim = fields.integer("head_dim")  # hidden_size / heads is another number in MiniMax-Text-01
     return (
         _recurrent(
             split_evenly("num_attention_heads", heads),
@@ -163,7 +163,7 @@ def lightning(fields: Fields) -> tuple[StateTensor, ...]:
 
 def short_conv(fields: Fields) -> tuple[StateTensor, ...]:
     """LFM2: a conv over conv_dim (else hidden_size) channels, and no recurrent state at all."""
-    name = fields.first_of("conv_dim", "hidden_size") if fields.has("conv_dim") else "hidden_size"
+    name = "conv_dim" if fields.has("conv_dim") else "hidden_size"
     channels = split_evenly(name, fields.integer(name))
     return (_window(channels, "conv_L_cache", fields.integer("conv_L_cache", least=2)),)
 

@@ -18,11 +18,19 @@ FAMILIES: tuple[Family, ...] = (
         name="Qwen3-Next and Qwen3.5",
         mechanism="gated delta net",
         model_types=(
-            "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "olmo_hybrid"
+            "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"
         ),
         markers=("linear_num_value_heads", "linear_value_head_dim", "linear_conv_kernel_dim"),
         tensors=mixers.gated_delta_net,
         layers=("layer_types", "full_attention_interval"),
+    ),
+    Family(
+        name="OLMo Hybrid",
+        mechanism="gated delta net",
+        model_types=("olmo_hybrid",),
+        tensors=mixers.gated_delta_net,
+        layers=("layer_types",),
+        kv=grouped_query(derived_factor=1, plain_heads=True),
     ),
     Family(
         name="Nemotron-H",
@@ -56,6 +64,7 @@ FAMILIES: tuple[Family, ...] = (
             inner=("mamba_expand",),
         ),
         layers=("layer_types", "layers_block_type", "attn_layer_indices"),
+        kv=grouped_query(derived_factor=1),
     ),
     Family(
         name="Zamba2",
@@ -67,7 +76,7 @@ FAMILIES: tuple[Family, ...] = (
         ),
         layers=("layers_block_type", "layer_types", "hybrid_layer_ids"),
         # weights of the attention blocks are shared, their KV is not; they see hidden twice (concatenated)
-        kv=grouped_query(head_dim=("attention_head_dim",), head_dim_factor=2),
+        kv=grouped_query(head_dim=("attention_head_dim",), derived_factor=2, plain_heads=True),
     ),
     Family(
         name="Mamba-2 and Codestral Mamba",
@@ -108,6 +117,7 @@ FAMILIES: tuple[Family, ...] = (
         model_types=("jamba",),
         tensors=mixers.mamba1("", "mamba_d_state", "mamba_d_conv", "mamba_expand"),
         layers=("attn_layer_period",),
+        kv=grouped_query(derived_factor=1),
     ),
     Family(
         name="Zamba",
@@ -115,7 +125,7 @@ FAMILIES: tuple[Family, ...] = (
         model_types=("zamba",),
         tensors=mixers.mamba1("", "mamba_d_state", "mamba_d_conv", "mamba_expand"),
         layers=("layers_block_type", "layer_types"),
-        kv=grouped_query(head_dim=("attention_head_dim",), head_dim_factor=2),
+        kv=grouped_query(head_dim=("attention_head_dim",), derived_factor=2, plain_heads=True),
     ),
     Family(
         name="Kimi-Linear and Kimi-K3",
@@ -154,6 +164,7 @@ FAMILIES: tuple[Family, ...] = (
         markers=("conv_L_cache",),
         tensors=mixers.short_conv,
         layers=("layer_types", "full_attn_idxs"),
+        kv=grouped_query(derived_factor=1),
     ),
     Family(
         name="RecurrentGemma",
@@ -161,7 +172,7 @@ FAMILIES: tuple[Family, ...] = (
         model_types=("recurrent_gemma",),
         tensors=mixers.rg_lru,
         layers=("layers_block_type", "_block_types", "block_types"),
-        kv=grouped_query(window="attention_window_size"),
+        kv=grouped_query(window="attention_window_size", derived_factor=1, plain_heads=True),
         ssm_dtype="float32",
         attention_is_windowed=True,  # its word "attention" is a local window
     ),
@@ -182,5 +193,6 @@ FAMILIES: tuple[Family, ...] = (
         ),
         tensors=lambda fields: (),
         layers=ATTENTION,
+        kv=grouped_query(derived_factor=1, plain_heads=True),
     ),
 )  # fmt: skip

@@ -69,7 +69,9 @@ def _cap_by_quota(axes: Axes, request: PlanRequest) -> None:
         full = [replace(each, guarantee="full_length", max_seq_len=length) for each in scaled]
         seats = [plan_group(each).agreement.seats for each in full]
         axes.step(quotas, seats, where="post", color=_FULL, label=f"full_length, {length} tokens")
-        axes.annotate(f"{length} tokens", (quotas[-1], seats[-1]), fontsize=8, color=_FULL, ha="right", va="bottom")
+        axes.annotate(
+            f"{length} tokens", (quotas[-1], seats[-1]), fontsize=8, color=_FULL, ha="right", va="bottom"
+        )
     axes.axvline(min(request.quota_bytes) / _GIB, color=_NOW, linestyle=":", label="quota given")
     axes.set(
         xlabel="quota of the smallest rank, GiB",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
-from stateroom.residency.answer import describe
+from stateroom.residency.answer import Bounded
+from stateroom.residency.phrases import counted, number_ranges, ranks_text
 from stateroom.residency.plan import GroupPlan, RankPlan
 from stateroom.residency.quantity import format_bytes
 from stateroom.residency.remedies import Remedy
@@ -14,8 +16,7 @@ from stateroom.residency.trade import LengthRow
 __all__ = ["WIDTH", "plan_text"]
 
 WIDTH = 100
-_RANKS_SHOWN_MAX = 32  # a plan of 512 ranks is read with --json
-_HEADS = ("rank", "layers", "recur", "attn", "conv", "recurrent", "slot", "quota", "rows", "local", "spare")
+_HEADS = ("ranks", "layers", "recur", "attn", "conv", "recurrent", "slot", "quota", "rows", "local", "spare")
 
 
 def plan_text(
@@ -27,10 +28,7 @@ def plan_text(
     """All sections, each an indented block under its heading."""
     blocks = [
         [*_model_lines(plan)],
-        [
-            *_table([_HEADS, *(_rank_cells(rank) for rank in plan.ranks[:_RANKS_SHOWN_MAX])]),
-            *_not_shown(plan),
-        ],
+        [*_table([_HEADS, *_rank_rows(plan)])],
         [*_answer_lines(plan)],
         [*_dtype_lines(plan)],
         [*_remedy_lines(remedies)],
@@ -54,17 +52,24 @@ def _model_lines(plan: GroupPlan) -> Iterator[str]:
         f"{model.recurrent_layer_count} recurrent, {attention} with attention"
     )
     beside = f", one of {request.dp_size} groups" if request.dp_size > 1 else ""
-    asked = f"{request.max_batch_size} sequences x {request.pp_size} stages in flight"
+    asked = counted(request.max_batch_size, "sequence")
+    if request.pp_size > 1:
+        asked += f" x {request.pp_size} stages in flight"
     if request.sequence_slots > 1:
-        asked += f" x {request.sequence_slots} slots"
-    yield f"tp {request.tp_size}, pp {request.pp_size}{beside}; asked {asked} = {request.asked} slots"
+        asked += f" x {request.sequence_slots} slots each"
+    yield f"tp {request.tp_size}, pp {request.pp_size}{beside}; asked: {asked} = {counted(request.asked, 'slot')}"
+
+
+def _rank_rows(plan: GroupPlan) -> Iterator[tuple[str, ...]]:
+    """One line for each run of ranks that are alike (the TP ranks of a stage)."""
+    for cells, ranks in groupby(plan.ranks, key=_rank_cells):
+        yield number_ranges(rank.rank for rank in ranks), *cells
 
 
 def _rank_cells(rank: RankPlan) -> tuple[str, ...]:
     state = rank.state
     layers = f"{state.layers[0]}-{state.layers[-1]}" if state.layers else "none"
     return (
-        str(rank.rank),
         layers,
         str(state.recurrent_layers_count),
         str(state.attention_layers_count),
@@ -73,36 +78,35 @@ def _rank_cells(rank: RankPlan) -> tuple[str, ...]:
         format_bytes(state.slot_bytes),
         format_bytes(rank.terms.quota_bytes),
         str(rank.rows),
-        describe(rank.local).removesuffix(" slots"),
+        _local(rank),
         format_bytes(rank.spare_bytes),
     )
 
 
+def _local(rank: RankPlan) -> str:
+    return str(rank.local.slots_count) if isinstance(rank.local, Bounded) else "all"
+
+
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= WIDTH else " "
     for row in rows:
-        yield "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _not_shown(plan: GroupPlan) -> Iterator[str]:
-    if len(plan.ranks) > _RANKS_SHOWN_MAX:
-        yield f"... and {len(plan.ranks) - _RANKS_SHOWN_MAX} more ranks: --json lists all"
+        yield gap.join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _answer_lines(plan: GroupPlan) -> Iterator[str]:
     reserved = ", ".join(f"{count} {name}" for name, count in plan.request.reserved_by_name.items())
     seats = plan.agreement.seats
-    rows = f"{plan.rows} rows a rank (reserved: {reserved})"
+    rows = f"{counted(plan.rows, 'row')} a rank (reserved: {reserved})"
     if plan.cap is None:
         yield f"cap: unbounded, all {seats} asked fit; {rows}"
         return
-    ranks = ", ".join(str(rank) for rank in plan.agreement.limiting_ranks)
-    sequences = f" = {plan.sequences} sequences" if plan.request.sequence_slots > 1 else ""
-    yield from _wrapped(iter([f"cap: {seats} slots{sequences}, guarantee {plan.request.guarantee}; {rows}"]))
-    yield from _wrapped(iter([f"limited by rank {ranks}"]))
+    sequences = f" = {counted(plan.sequences, 'sequence')}" if plan.request.sequence_slots > 1 else ""
+    cap = f"cap: {counted(seats, 'slot')}{sequences}, guarantee {plan.request.guarantee}; {rows}"
+    yield from _wrapped(iter([cap, f"limited by {ranks_text(plan.agreement.limiting_ranks)}"]))
     unused = sum(rank.unused_slots for rank in plan.ranks)
     if unused:
-        yield f"{unused} slots that other ranks would afford stay unused"
+        yield f"{counted(unused, 'slot')} that other ranks would afford stay unused"
 
 
 def _dtype_lines(plan: GroupPlan) -> Iterator[str]:
@@ -133,7 +137,7 @@ def _remedy_lines(remedies: tuple[Remedy, ...]) -> Iterator[str]:
 def _length_lines(plan: GroupPlan, lengths: tuple[LengthRow, ...]) -> Iterator[str]:
     errors = {str(rank.state.kv_error) for rank in plan.ranks if rank.state.kv_error is not None}
     yield from _wrapped(f"no KV answer: {error}" for error in sorted(errors))
-    if not lengths or all(row.kv_sequence_bytes == 0 for row in lengths):
+    if not any(row.seats and row.kv_sequence_bytes for row in lengths):
         return
     yield "guarantee full_length, all of the quota shared by states and KV:"
     table = [("longest", "cap", "KV of one")]

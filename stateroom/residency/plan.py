@@ -13,7 +13,8 @@ from stateroom.residency.answer import Answer, Bounded
 from stateroom.residency.config_fields import ConfigError
 from stateroom.residency.model import ModelShape
 from stateroom.residency.parallel import Parallel
-from stateroom.residency.quantity import format_gib
+from stateroom.residency.phrases import counted, ranks_text
+from stateroom.residency.quantity import format_bytes
 from stateroom.residency.rank_state import RankState, StateOptions, rank_state
 from stateroom.residency.sizing import (
     Guarantee,
@@ -55,6 +56,9 @@ class PlanRequest:
     usable_denominator: int = 1
 
     def __post_init__(self) -> None:
+        Parallel(
+            self.tp_size, 0, self.pp_size, 0, self.pp_layers, self.dp_size, self.cp_size
+        )  # checks all four
         ranks = self.tp_size * self.pp_size
         if len(self.quota_bytes) != ranks:
             raise ConfigError(
@@ -174,7 +178,7 @@ def plan_group(request: PlanRequest) -> GroupPlan:
     error = ""
     if agreement.seats < request.sequence_slots:
         limiting = agreement.limiting_ranks[0]
-        error = cap_zero_sentence(limiting, terms[limiting], request.asked)
+        error = cap_zero_sentence(limiting, terms[limiting], request.asked, request.sequence_slots)
     return GroupPlan(request, agreement, ranks, _warnings(request, agreement, ranks), error)
 
 
@@ -215,10 +219,11 @@ def _warnings(request: PlanRequest, agreement: Agreement, ranks: tuple[RankPlan,
     """Once each: a clamped batch (scenario S01), flags that override the config, an assumed layer split."""
     found: dict[str, None] = {}
     if isinstance(agreement.answer, Bounded):
-        who = ", ".join(str(rank) for rank in agreement.limiting_ranks)
-        quota = format_gib(min(ranks[rank].terms.quota_bytes for rank in agreement.limiting_ranks))
+        limiting = agreement.limiting_ranks
+        quota = format_bytes(min(ranks[rank].terms.quota_bytes for rank in limiting))
         found[
-            f"{request.asked} slots are asked and {agreement.answer.slots_count} fit: rank {who} limits with {quota}"
+            f"{counted(request.asked, 'slot')} {'is' if request.asked == 1 else 'are'} asked and "
+            f"{agreement.answer.slots_count} fit: {ranks_text(limiting)} limit{'s' if len(limiting) == 1 else ''} with {quota}"
         ] = None
     if request.pp_layers is None and request.model.layer_count % request.pp_size:
         split = ",".join(map(str, request.parallel(0).split(request.model.layer_count)))

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from stateroom.residency.answer import Answer, Bounded
 from stateroom.residency.config_fields import ConfigError
+from stateroom.residency.phrases import counted, ranks_text
 from stateroom.residency.plan import GroupPlan, PlanRequest, plan_group
 from stateroom.residency.pp_split import best_split
-from stateroom.residency.quantity import format_bytes, format_gib
+from stateroom.residency.quantity import format_bytes
 from stateroom.residency.sizing import quota_for
 
 __all__ = ["Remedy", "remedies"]
@@ -34,7 +35,9 @@ class Remedy:
     @property
     def sentence(self) -> str:
         """For people: the change and what it gives."""
-        gives = f"{self.seats} slots" if isinstance(self.promised, Bounded) else f"all {self.seats} asked"
+        gives = (
+            counted(self.seats, "slot") if isinstance(self.promised, Bounded) else f"all {self.seats} asked"
+        )
         return f"{self.change}: {gives}"
 
 
@@ -69,19 +72,14 @@ def _all_asked(plan: GroupPlan) -> Iterator[_Change]:
 def _with_quota_for(plan: GroupPlan, slots_count: int) -> _Change:
     """The least quota on every rank that affords fewer than so many slots; the others keep theirs."""
     needed = [max(rank.terms.quota_bytes, quota_for(rank.terms, slots_count)) for rank in plan.ranks]
-    raised = [
-        (rank.rank, quota - rank.terms.quota_bytes, quota)
-        for rank, quota in zip(plan.ranks, needed, strict=True)
-        if quota > rank.terms.quota_bytes
-    ]
-    more = {(more_bytes, quota) for _, more_bytes, quota in raised}
-    ranks = ", ".join(str(rank) for rank, _, _ in raised)
-    if len(more) == 1:
-        more_bytes, quota = more.pop()
-        change = f"{format_bytes(more_bytes)} more quota on rank {ranks} (then {format_gib(quota)})"
-    else:
-        each = ", ".join(f"{format_bytes(b)} on {rank}" for rank, b, _ in raised)
-        change = f"more quota on ranks ({each})"
+    ranks_by_raise: dict[tuple[int, int], list[int]] = {}
+    for rank, quota in zip(plan.ranks, needed, strict=True):
+        if quota > rank.terms.quota_bytes:
+            ranks_by_raise.setdefault((quota - rank.terms.quota_bytes, quota), []).append(rank.rank)
+    change = ", ".join(
+        f"{format_bytes(more_bytes)} more quota on {ranks_text(ranks)} (then {format_bytes(quota)})"
+        for (more_bytes, quota), ranks in ranks_by_raise.items()
+    )
     flags = ("--quota", ",".join(f"{rank}={quota}" for rank, quota in enumerate(needed)))
     return change, flags, replace(plan.request, quota_bytes=tuple(needed))
 
@@ -143,7 +141,7 @@ def _more_tensor_parallelism(plan: GroupPlan) -> Iterator[_Change]:
     )
     flags = ("--tp", str(doubled.tp_size), "--quota", str(quota_bytes))
     yield (
-        f"--tp {doubled.tp_size} with {format_gib(quota_bytes)} on each of {len(doubled.quota_bytes)} ranks",
+        f"--tp {doubled.tp_size} with {format_bytes(quota_bytes)} on each of {len(doubled.quota_bytes)} ranks",
         flags,
         doubled,
     )

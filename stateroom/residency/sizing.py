@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stateroom.residency.answer import Answer, Bounded, Unbounded
-from stateroom.residency.quantity import div_ceil, div_floor, format_gib
+from stateroom.residency.quantity import div_ceil, div_floor, format_bytes, format_gib
 
 __all__ = [
     "Guarantee",
@@ -83,13 +83,22 @@ def quota_for(terms: SizingTerms, slots_count: int) -> int:
     return terms.fixed_bytes + div_ceil(usable_bytes * terms.usable_denominator, terms.usable_numerator)
 
 
-def cap_zero_sentence(rank: int, terms: SizingTerms, asked: int) -> str:
-    """The one start-up error of a cap of 0 (rule B7): quota, bytes a slot, reserved, asked, rank, remedy."""
-    one_bytes = quota_for(terms, 1)
+def cap_zero_sentence(rank: int, terms: SizingTerms, asked: int, sequence_slots: int = 1) -> str:
+    """The one start-up error of a cap of 0 (rule B7): quota, bytes a slot, reserved, asked, rank, remedy.
+
+    Also of a cap below the slots that one sequence needs.
+    """
+    one_bytes = quota_for(terms, sequence_slots)
+    slots = f"{sequence_slots} slots of" if sequence_slots > 1 else "a slot of"
     return (
-        f"No sequence fits on rank {rank}: its quota is {format_gib(terms.quota_bytes)}, and one sequence of the "
-        f"{asked} asked needs {format_gib(one_bytes)} (a slot of {format_gib(terms.slot_bytes)}, "
-        f"{terms.reserved_slots} reserved, {format_gib(terms.kv_sequence_bytes)} KV, "
-        f"{format_gib(terms.fixed_bytes)} fixed). Raise --quota of rank {rank} to at least "
-        f"{format_gib(one_bytes)} ({one_bytes} bytes), or make a slot smaller with --ssm-dtype or a larger --tp-size."
+        f"No sequence fits on rank {rank}: its quota is {_gib(terms.quota_bytes)}, and one sequence of the "
+        f"{asked} asked needs {_gib(one_bytes)} ({slots} {_gib(terms.slot_bytes)}, "
+        f"{terms.reserved_slots} reserved, {_gib(terms.kv_sequence_bytes)} KV, "
+        f"{_gib(terms.fixed_bytes)} fixed). Raise --quota of rank {rank} to at least "
+        f"{_gib(one_bytes)} ({one_bytes} bytes), or make a slot smaller with --ssm-dtype or a larger --tp-size."
     )
+
+
+def _gib(size_bytes: int) -> str:
+    """GiB, or the unit that shows it where two decimals of a GiB would say 0.00."""
+    return format_gib(size_bytes) if size_bytes >= 2**30 // 100 else format_bytes(size_bytes)

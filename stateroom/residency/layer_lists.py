@@ -164,6 +164,8 @@ def _one_based_lists(fields: Fields, count: int) -> Kinds:
 
 def _mamba_step(fields: Fields, count: int) -> Kinds:
     """PLaMo-2: attention in the middle of every `mamba_step` layers; the last layer of a short model."""
+    if fields.has("mamba_enabled") and fields.raw("mamba_enabled") is False:
+        return (ATTENTION,) * count
     step = fields.integer("mamba_step", least=2)
     if count <= step // 2:
         return tuple(RECURRENT if layer != count - 1 else ATTENTION for layer in range(count))

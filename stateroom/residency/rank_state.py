@@ -111,7 +111,7 @@ def rank_state(model: ModelShape, parallel: Parallel, options: StateOptions) -> 
     """What the rank holds. Errors: ConfigError where TP or the layer split does not divide."""
     owned = tuple(parallel.layers_of(parallel.pp_rank, model.layer_count))
     kinds = [model.layers[layer] for layer in owned]
-    model_dtype = _model_dtype(model, options)
+    model_dtype, model_warnings = _model_dtype(model, options)
     kept = {tensor.kind is Kind.RECURRENT for tensor in model.tensors}
     ssm, ssm_warnings = (
         choose_dtype("--ssm-dtype", options.ssm_dtype, model.dtypes.ssm, model_dtype)
@@ -135,14 +135,14 @@ def rank_state(model: ModelShape, parallel: Parallel, options: StateOptions) -> 
         kv_window_token_bytes=window,
         window_tokens=model.kv.window_tokens if model.kv is not None else None,
         kv_error=error,
-        warnings=(*model.warnings, *ssm_warnings),
+        warnings=(*model.warnings, *model_warnings, *ssm_warnings),
     )
 
 
-def _model_dtype(model: ModelShape, options: StateOptions) -> SourcedDtype | None:
+def _model_dtype(model: ModelShape, options: StateOptions) -> tuple[SourcedDtype | None, tuple[str, ...]]:
     if options.model_dtype is None:
-        return model.dtypes.model
-    return choose_dtype("--model-dtype", options.model_dtype, None, model.dtypes.model)[0]
+        return model.dtypes.model, ()
+    return choose_dtype("--model-dtype", options.model_dtype, model.dtypes.model, None)
 
 
 def _specs(

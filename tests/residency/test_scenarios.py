@@ -121,6 +121,12 @@ def test_s13_the_conv_dtype_follows_its_own_flag() -> None:
     assert {tensor.spec.dtype for tensor in plan.ranks[0].state.layout.tensors} == {"float16"}
 
 
+def test_s13_a_model_dtype_flag_counts_before_the_config_and_says_so() -> None:
+    plan = planned(QUOTA_BYTES, options=StateOptions(model_dtype="float16"))
+    assert plan.ranks[0].state.conv_dtype.dtype == "float16"
+    assert "--model-dtype float16 overrides bfloat16 (config dtype)" in plan.warnings
+
+
 @pytest.mark.parametrize(("draft_tokens", "slot_bytes", "rows"), [(0, 78_446_592, 340), (3, 81_395_712, 327)])
 def test_s14_draft_tokens_widen_the_conv_window(draft_tokens: int, slot_bytes: int, rows: int) -> None:
     plan = planned(QUOTA_BYTES, options=StateOptions(ssm_dtype="bf16", draft_tokens=draft_tokens))

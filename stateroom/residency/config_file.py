@@ -14,7 +14,8 @@ __all__ = ["TEXT_SECTIONS", "load_config", "text_fields"]
 TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
 # Fields that a wrapper may state for its text section; all others count only where they stand.
 _OUTER_FIELDS = (
-    "dtype", "torch_dtype", "mamba_ssm_dtype", "mamba_ssm_cache_dtype", "vocab_size", "max_position_embeddings"
+    "model_type", "dtype", "torch_dtype", "mamba_ssm_dtype", "mamba_ssm_cache_dtype", "vocab_size",
+    "max_position_embeddings",
 )  # fmt: skip
 
 

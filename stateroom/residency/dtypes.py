@@ -19,6 +19,8 @@ _SHORT_NAMES = {
     "half": "float16",
     "bf16": "bfloat16",
     "fp8": "float8_e4m3fn",
+    "fp8_e4m3": "float8_e4m3fn",
+    "fp8_e5m2": "float8_e5m2",
 }
 _SSM_FIELDS = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
 _MODEL_FIELDS = ("dtype", "torch_dtype")

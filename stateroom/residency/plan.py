@@ -161,10 +161,12 @@ class GroupPlan:
 def plan_group(request: PlanRequest) -> GroupPlan:
     """Sizes every rank and agrees. Errors: ConfigError for a config or layout that cannot be sized."""
     reserved = sum(request.reserved_by_name.values())
-    states = [
-        rank_state(request.model, request.parallel(rank), request.options)
-        for rank in range(len(request.quota_bytes))
+    # the TP ranks of a stage hold equal shares of the same layers
+    by_stage = [
+        rank_state(request.model, request.parallel(stage * request.tp_size), request.options)
+        for stage in range(request.pp_size)
     ]
+    states = [by_stage[rank // request.tp_size] for rank in range(len(request.quota_bytes))]
     terms = [
         _terms(request, state, quota, reserved)
         for state, quota in zip(states, request.quota_bytes, strict=True)

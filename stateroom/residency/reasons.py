@@ -64,6 +64,7 @@ class ErrorReason(_Name):
     STREAM_REPLACED = auto()
     DRAINING = auto()
     RANK_MISMATCH = auto()
+    KV_EXCEEDS_POOL = auto()
 
 
 class Refused(Exception):

@@ -9,7 +9,9 @@ demands that every state is classified.
     CONTEXT -> DECODE | TRANSFER_OUT       after the last chunk
     GENERATION_INIT -> TRANSFER_IN -> DECODE
     any holder -> RETIRING -> gone         finished or cancelled; gone when its last step is done (C2)
-    any holder -> LOST -> WAITING          a rank lost the state; waits again once the executor let go (D2)
+    any holder -> CACHED -> RETIRING       finished, its state is kept until somebody needs the slot (A11)
+    any holder -> LOST -> WAITING          state lost or preempted; waits again once the executor let go (D2)
+    LOST -> SUSPENDED_HOST -> BINDING      preempted, its state was moved to the host: resumes in a new slot
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ class SequenceState(StrEnum):
     SUSPENDED_HOST = "SUSPENDED_HOST"
     RETIRING = "RETIRING"
     LOST = "LOST"
+    CACHED = "CACHED"
 
 
 class SlotState(StrEnum):
@@ -65,7 +68,11 @@ class SequenceEvent(StrEnum):
     DECLINED = "the engine declined the grant"
     ENDED = "finished, cancelled or failed; its last step may be in flight"
     RANK_LOST = "a rank lost its state"
-    RELEASED = "no step uses the slot any more"
+    PREEMPTED = "stopped for another one, or by the engine itself"
+    RELEASED = "no step uses the slot any more, it is computed again"
+    RELEASED_KEPT = "no step uses the slot any more, the state is in host memory"
+    GRANTED_DECODE = "granted, goes on decoding from its state"
+    CACHE = "finished, the state is kept as a cache"
 
 
 # True: the state has an owner in the ledger and counts as resident.
@@ -82,6 +89,7 @@ HOLDS_SLOT: Mapping[SequenceState, bool] = MappingProxyType(
         SequenceState.SUSPENDED_HOST: False,
         SequenceState.RETIRING: True,
         SequenceState.LOST: True,
+        SequenceState.CACHED: True,
     }
 )
 
@@ -103,11 +111,16 @@ TRANSITIONS: Mapping[tuple[SequenceState, SequenceEvent], SequenceState] = Mappi
         (_S.DECODE, _E.SUSPEND): _S.SUSPENDED,
         (_S.SUSPENDED, _E.RESUME_CONTEXT): _S.CONTEXT,
         (_S.SUSPENDED, _E.RESUME_DECODE): _S.DECODE,
-        **{(state, _E.ENDED): _S.RETIRING for state in (*_RUNNING, _S.BINDING, _S.LOST)},
+        **{(state, _E.ENDED): _S.RETIRING for state in (*_RUNNING, _S.BINDING, _S.LOST, _S.CACHED)},
         **{(state, _E.RANK_LOST): _S.LOST for state in _RUNNING},
+        **{(state, _E.PREEMPTED): _S.LOST for state in (_S.CONTEXT, _S.DECODE, _S.SUSPENDED)},
+        **{(state, _E.CACHE): _S.CACHED for state in (_S.CONTEXT, _S.DECODE, _S.SUSPENDED, _S.TRANSFER_OUT)},
         (_S.CONTEXT, _E.DECLINED): _S.WAITING,
         (_S.GENERATION_INIT, _E.DECLINED): _S.WAITING,
         (_S.LOST, _E.RELEASED): _S.WAITING,
+        (_S.LOST, _E.RELEASED_KEPT): _S.SUSPENDED_HOST,
+        (_S.SUSPENDED_HOST, _E.CHOSEN): _S.BINDING,
+        (_S.BINDING, _E.GRANTED_DECODE): _S.DECODE,
     }
 )
 

@@ -1,0 +1,54 @@
+"""How commands talk: lines on stderr, results on stdout, faults in one sentence, Ctrl-C without a traceback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["run_command", "say"]
+
+T = TypeVar("T")
+INTERRUPTED = 130  # what shells give for SIGINT
+
+
+def say(line: str) -> None:
+    """One line for the person at the terminal; stdout stays for results."""
+    click.echo(line, err=True)
+
+
+def run_command(work: Coroutine[Any, Any, T], interrupted: str) -> T:
+    """Runs it to its end. SIGINT and SIGTERM cancel it, at any await; then `interrupted` is said and the
+    exit code is 130. Expected faults become one sentence and exit code 1."""
+    from stateroom.channel import AddressError
+    from stateroom.errors import StateroomError
+    from stateroom.telemetry import TraceFileError
+    from stateroom_ops.local_group import LocalGroupError
+    from stateroom_ops.run_dir import RunDirError
+
+    try:
+        return asyncio.run(_cancelled_by_signals(work))
+    except asyncio.CancelledError:
+        say(interrupted)
+        raise SystemExit(INTERRUPTED) from None
+    except StateroomError as error:
+        raise click.ClickException(error.message) from None
+    except (LocalGroupError, RunDirError, AddressError, TraceFileError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+async def _cancelled_by_signals(work: Coroutine[Any, Any, T]) -> T:
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        return await task
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(ValueError):
+                loop.remove_signal_handler(number)

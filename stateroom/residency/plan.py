@@ -16,6 +16,7 @@ from stateroom.residency.parallel import Parallel
 from stateroom.residency.phrases import counted, ranks_text
 from stateroom.residency.quantity import format_bytes
 from stateroom.residency.rank_state import RankState, StateOptions, rank_state
+from stateroom.residency.rank_terms import SequenceLength, rank_terms
 from stateroom.residency.sizing import (
     Guarantee,
     SizingTerms,
@@ -93,17 +94,16 @@ class PlanRequest:
         }
 
     @property
+    def length(self) -> SequenceLength:
+        """The longest sequence, with everything a sequence may hold beside it."""
+        return SequenceLength(
+            self.max_seq_len, self.extra_tokens, self.options.draft_tokens, self.page_tokens
+        )
+
+    @property
     def sequence_tokens(self) -> int:
         """Tokens of one full-length sequence, before rounding to pages (section 5)."""
-        length = self.max_seq_len if self.max_seq_len is not None else self.model.max_position_embeddings
-        if length is None:
-            raise ConfigError(
-                "max_position_embeddings",
-                None,
-                "the full_length guarantee is sized on the longest sequence",
-                "give --max-seq-len",
-            )
-        return length + self.extra_tokens + self.options.draft_tokens + 1
+        return self.length.tokens(self.model)
 
     def parallel(self, rank: int) -> Parallel:
         """Where a rank stands."""
@@ -185,18 +185,15 @@ def plan_group(request: PlanRequest) -> GroupPlan:
 
 
 def _terms(request: PlanRequest, state: RankState, quota_bytes: int, reserved_slots: int) -> SizingTerms:
-    kv_sequence_bytes = 0
-    if request.guarantee == "full_length":
-        kv_sequence_bytes = state.kv_sequence_bytes(request.sequence_tokens, request.page_tokens)
-    return SizingTerms(
-        quota_bytes=quota_bytes,
-        slot_bytes=state.slot_bytes,
-        reserved_slots=reserved_slots,
-        fixed_bytes=request.fixed_bytes,
-        kv_sequence_bytes=kv_sequence_bytes,
-        usable_numerator=request.usable_numerator,
-        usable_denominator=request.usable_denominator,
-        guarantee=request.guarantee,
+    return rank_terms(
+        request.model,
+        state,
+        quota_bytes,
+        reserved_slots,
+        request.fixed_bytes,
+        request.guarantee,
+        request.length,
+        (request.usable_numerator, request.usable_denominator),
     )
 
 

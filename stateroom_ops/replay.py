@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stateroom.client import Chunk, Decisions, Grant, Recompute, Session
+from stateroom.residency.reasons import WaitReason
 from stateroom_ops.replay_clock import Clock
 from stateroom_ops.replay_pools import ReplayPools
 from stateroom_ops.replay_rows import DecodingRows
@@ -24,6 +25,8 @@ from stateroom_ops.traces import TraceRequest
 __all__ = ["ReplayExecutor", "sequence_name"]
 
 STALL_SECONDS_MAX = 120.0
+SCRUBBING = WaitReason.SCRUBBING.value
+SETTLE_SECONDS_MAX = 1.0
 IDLE_WAIT_SECONDS = 0.05  # how long to listen for a push where nothing runs
 
 
@@ -89,7 +92,7 @@ class ReplayExecutor:
             self._on_step(tally)
             if self._is_stalled():
                 break
-            if not self._running and not self._waits and sent < len(requests):
+            if not self._session.held and not self._waits and sent < len(requests):
                 await clock.idle_until(requests[sent].arrival_ms)
             else:
                 await self._pass_time()
@@ -123,11 +126,22 @@ class ReplayExecutor:
         tally.peak_residents = max(tally.peak_residents, tally.residents)
         tally.peak_waiting = max(tally.peak_waiting, tally.waiting)
         await self._apply(decisions)
-        self._waits.sample(self._clock.now_ms)
         if self._clock.is_virtual:
-            await self._session.settle()
+            # binds in flight are told before time passes, so that the same run comes out every time
+            await self._settle()
+        self._waits.told(self._session.held, self._clock.now_ms)
+        self._waits.sample(self._clock.now_ms)
         if decisions.away:
             await asyncio.sleep(IDLE_WAIT_SECONDS)
+
+    async def _settle(self) -> None:
+        """Until no bind is in flight and no freed slot is being zeroed (the ranks' threads have a time of
+        their own), at most SETTLE_SECONDS_MAX."""
+        deadline = time.monotonic() + SETTLE_SECONDS_MAX
+        await self._session.settle()
+        while self._waits.first_reason() == SCRUBBING and time.monotonic() < deadline:
+            await self._session.wait(IDLE_WAIT_SECONDS)
+            await self._session.settle()
 
     async def _apply(self, decisions: Decisions) -> None:
         lost = [recompute for recompute in decisions.recompute if self._lose(recompute)]
@@ -187,7 +201,7 @@ class ReplayExecutor:
 
     def _start(self, grant: Grant) -> None:
         name = grant.sequence_id
-        self._waits.admitted(name, self._clock.now_ms)
+        self._waits.told((name,), self._clock.now_ms, at_once=not grant.wait_ms)
         for fault in self._pools.faults_of_grant(grant):
             self.tally.fail(fault)
         self._running[name] = _Running(tuple(h.slot for h in grant.handles), self._requests[name])
@@ -245,7 +259,7 @@ class ReplayExecutor:
     # ---- time ----
 
     async def _pass_time(self) -> None:
-        if self._clock.is_virtual and not self._running and self._waits:
+        if self._clock.is_virtual and not self._session.held and self._waits:
             # nothing runs, so time does not pass by steps: listen until something can start
             await self._session.wait(IDLE_WAIT_SECONDS)
         await self._clock.next_step()

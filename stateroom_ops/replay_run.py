@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from opentelemetry.context import Context
@@ -24,6 +24,7 @@ from stateroom_ops.replay import ReplayExecutor
 from stateroom_ops.replay_clock import RealClock, VirtualClock
 from stateroom_ops.replay_pools import ReplayPools
 from stateroom_ops.replay_tally import ReplayTally
+from stateroom_ops.run_dir import remove_past_runs
 from stateroom_ops.traces import TraceRequest
 
 __all__ = ["ReplayPlan", "RunningReplay", "replay_session"]
@@ -41,7 +42,11 @@ class ReplayPlan:
     rate: float = 1.0
     group: GroupSettings | None = None
     connect: str = ""
-    run: str = field(default_factory=lambda: f"r{uuid.uuid4().hex[:6]}")
+
+    @property
+    def run(self) -> str:
+        """Prefix of ids: plain in a group of our own, never used before in one that others use too."""
+        return "req" if self.group is not None else f"r{uuid.uuid4().hex[:6]}"
 
 
 @dataclass(slots=True)
@@ -102,6 +107,7 @@ async def replay_session(
     async with contextlib.AsyncExitStack() as stack:
         group = None
         if plan.group is not None:
+            remove_past_runs(plan.group.run_dir.parent)
             group = await stack.enter_async_context(LocalGroup(plan.group, say))
         address = group.scheduler_address if group is not None else plan.connect
         spans = _RequestSpans(group.trace_file if group is not None else None)

@@ -7,6 +7,7 @@ does not slow the loop; a wait is charged to the reason last seen.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -58,12 +59,19 @@ class WaitBook:
         self._waits[name] = _Wait(now_ms)
         self._new.append(name)
 
-    def admitted(self, name: str, now_ms: float) -> None:
-        """It starts."""
-        wait = self._waits.pop(name, None)
-        if wait is not None:
-            wait.charge(now_ms)
-            self._tally.waited(name, now_ms - wait.since_ms, wait.ms_by_reason)
+    def told(self, held: Iterable[str], now_ms: float, *, at_once: bool = False) -> None:
+        """These hold a slot now: the wait of each that still waited here is over. `at_once`: its slot was
+        chosen when it came, so what passed is the way of the bind and no reason is charged."""
+        for name in held:
+            wait = self._waits.pop(name, None)
+            if wait is not None:
+                wait.charge(now_ms)
+                reasons = {} if at_once else wait.ms_by_reason
+                self._tally.waited(name, now_ms - wait.since_ms, reasons)
+
+    def first_reason(self) -> str | None:
+        """Why the one that has waited longest waits; None if nobody does."""
+        return next((reason for name in self._waits if (reason := self._reasons.wait_reason(name))), None)
 
     def ended(self, name: str) -> None:
         """It will never start."""

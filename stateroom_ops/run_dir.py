@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import stat
 import tempfile
@@ -22,6 +24,7 @@ __all__ = [
     "end_leftovers",
     "latest_trace",
     "read_record",
+    "remove_past_runs",
     "running_groups",
     "safe_dir",
     "write_record",
@@ -29,6 +32,7 @@ __all__ = [
 
 RECORD = "group.json"
 TRACE = "trace.jsonl"
+_PAST_RUN = re.compile(r"(replay|demo)-\d+")  # names that no user gave
 LEFTOVER_SECONDS_MAX = 5.0
 
 
@@ -106,6 +110,15 @@ def running_groups(base: Path | None = None) -> list[GroupRecord]:
 def latest_trace(base: Path | None = None) -> Path | None:
     """The trace file that was written last."""
     return max((base or base_dir()).glob(f"*/{TRACE}"), key=_mtime, default=None)
+
+
+def remove_past_runs(base: Path) -> None:
+    """Folders of replays and demos that are over, all but the newest, whose trace is still to be asked."""
+    folders = [path.parent for path in base.glob(f"*/{RECORD}") if _PAST_RUN.fullmatch(path.parent.name)]
+    over = [f for f in folders if (record := read_record(f)) is not None and not is_alive(record.owner_pid)]
+    for folder in sorted(over, key=_mtime)[:-1]:
+        end_leftovers(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mtime(path: Path) -> float:

@@ -14,7 +14,7 @@ from stateroom_ops.traces import TraceRequest
 __all__ = ["Workload", "generate"]
 
 PROMPT_TOKENS_MAX = 32_768
-OUTPUT_TOKENS_MAX = 4_096
+OUTPUT_TOKENS_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
@@ -13,9 +14,9 @@ from scheduler_svc.term_file import TermFileError
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @options
-def main(**flags: object) -> None:
+def main(**flags: Any) -> None:
     """Leads one group of cache services: agrees on the cap, admits under it, says why others wait."""
-    settings = settings_from(**flags)  # type: ignore[arg-type]
+    settings = settings_from(flags)
     try:
         sys.exit(serve(settings))
     except TermFileError as error:

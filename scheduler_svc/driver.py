@@ -29,6 +29,7 @@ from scheduler_svc.core.effects import (
     Effect,
     GroupChanged,
     HearLedger,
+    NoProgress,
     Orders,
     Tell,
     TermRaised,
@@ -142,6 +143,8 @@ class GroupDriver:
                 self._on_term(effect.term)
             case Deposed():
                 self._on_deposed(effect.sentence)
+            case NoProgress():
+                self._log.error("no progress", says=effect.sentence)
 
     def _tell(self, effect: Tell) -> None:
         stream = self._streams.get(effect.session_id)
@@ -168,7 +171,14 @@ class GroupDriver:
         if not world.ready:
             raise Refused(ErrorReason.NOT_READY, group_sentence(world))
         session_id = request.session_id or uuid.uuid4().hex
-        self.handle(SessionRegistered(session_id, request.executor, request.attaches_pools))
+        self.handle(
+            SessionRegistered(
+                session_id,
+                request.executor,
+                request.attaches_pools,
+                request.budgets == pb.BUDGETS_ENGINE,
+            )
+        )
         return world.sessions[session_id]
 
     def nothing_fits(self) -> str:

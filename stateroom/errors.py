@@ -49,6 +49,7 @@ CODE_BY_REASON: dict[ErrorReason, grpc.StatusCode] = {
     ErrorReason.STREAM_REPLACED: _C.ABORTED,
     ErrorReason.DRAINING: _C.UNAVAILABLE,
     ErrorReason.RANK_MISMATCH: _C.FAILED_PRECONDITION,
+    ErrorReason.KV_EXCEEDS_POOL: _C.FAILED_PRECONDITION,
 }
 
 

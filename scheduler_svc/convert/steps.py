@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from scheduler_svc.convert.words import answer_to, generation_from, generation_to, reason_to, state_from
 from scheduler_svc.core import effects, events
 from stateroom.residency.states import SequenceState
@@ -33,33 +35,60 @@ def arrival(message: pb.Arrival) -> events.Arrival:
         priority=message.priority,
         traceparent=message.traceparent,
         engine_hold=message.engine_hold,
+        tenant=message.tenant,
+        deadline_ms=message.deadline_ms,
+        chunk_boundaries=tuple(message.chunk_boundaries),
     )
 
 
 def _facts(message: pb.StepRequest) -> list[events.Fact]:
     """In the order that frees before it takes: ends first, then news of holders, then arrivals."""
-    facts: list[events.Fact] = [events.Attached(a.rank, a.boot_id) for a in message.attached]
-    facts += [
-        events.Finished(f.sequence_id, generation_from(f.generation), f.last_step, f.output_tokens)
-        for f in message.finishes
-    ]
-    facts += [events.Cancelled(name) for name in message.cancels]
-    facts += [events.LetGo(g.sequence_id, generation_from(g.generation), g.last_step) for g in message.let_go]
-    facts += [
-        events.TransferReported(t.sequence_id, generation_from(t.generation), _TRANSFER.get(t.event, ""))
-        for t in message.transfers
-    ]
-    facts += [
-        events.GrantAnswered(g.sequence_id, generation_from(g.generation), g.declined)
-        for g in message.grant_answers
-    ]
-    facts += [
-        events.Suspension(s.sequence_id, generation_from(s.generation), s.suspended)
-        for s in message.suspensions
-    ]
-    facts += [events.Ready(name) for name in message.ready]
-    facts += [arrival(a) for a in message.arrivals]
-    return facts
+    return [*_whole_session(message), *_ends(message), *_news(message), *_waiters(message)]
+
+
+def _whole_session(message: pb.StepRequest) -> Iterator[events.Fact]:
+    for a in message.attached:
+        yield events.Attached(a.rank, a.boot_id)
+    if message.HasField("kv_pages"):
+        kv = message.kv_pages
+        yield events.KvReported(kv.page_tokens, kv.total_pages, kv.free_pages)
+    if message.HasField("all_states_void"):
+        yield events.AllStatesVoid(message.all_states_void.last_step)
+
+
+def _ends(message: pb.StepRequest) -> Iterator[events.Fact]:
+    for f in message.finishes:
+        yield events.Finished(
+            f.sequence_id, generation_from(f.generation), f.last_step, f.output_tokens, f.keep_as_cache
+        )
+    for name in message.cancels:
+        yield events.Cancelled(name)
+    for g in message.let_go:
+        yield events.LetGo(g.sequence_id, generation_from(g.generation), g.last_step, g.state_kept)
+    for p in message.preempted:
+        yield events.EnginePreempted(p.sequence_id, generation_from(p.generation), p.last_step, p.state_kept)
+
+
+def _news(message: pb.StepRequest) -> Iterator[events.Fact]:
+    for t in message.transfers:
+        yield events.TransferReported(
+            t.sequence_id, generation_from(t.generation), _TRANSFER.get(t.event, "")
+        )
+    for g in message.grant_answers:
+        yield events.GrantAnswered(g.sequence_id, generation_from(g.generation), g.declined)
+    for s in message.suspensions:
+        yield events.Suspension(s.sequence_id, generation_from(s.generation), s.suspended)
+    for p in message.progress:
+        yield events.Progressed(p.sequence_id, generation_from(p.generation), p.computed_tokens)
+
+
+def _waiters(message: pb.StepRequest) -> Iterator[events.Fact]:
+    for name in message.ready:
+        yield events.Ready(name)
+    for change in message.demand_changes:
+        yield events.DemandChanged(change.sequence_id, change.demand)
+    for a in message.arrivals:
+        yield arrival(a)
 
 
 def step_message(session_id: str, message: pb.StepRequest) -> events.StepMessage:
@@ -111,7 +140,9 @@ def step_response(
     for g in decisions.grants:
         generation = generation_to(g.generation)
         handles = [types.Handle(slot=slot, generation=generation, boot_ids=boot_ids) for slot in g.slots]
-        response.grants.add(sequence_id=g.sequence_id, handles=handles, wait_ms=g.wait_ms)
+        response.grants.add(
+            sequence_id=g.sequence_id, handles=handles, wait_ms=g.wait_ms, computed_tokens=g.computed_tokens
+        )
     for c in decisions.chunks:
         response.chunks.add(sequence_id=c.sequence_id, start=c.start, tokens=c.tokens, last=c.last)
     for r in decisions.rejections:
@@ -125,6 +156,15 @@ def step_response(
         response.recompute.add(
             sequence_id=lost.sequence_id, generation=generation_to(lost.generation), message=lost.message
         )
+    for p in decisions.preemptions:
+        response.preemptions.add(
+            sequence_id=p.sequence_id,
+            generation=generation_to(p.generation),
+            keep_state=p.keep_state,
+            message=p.message,
+        )
+    for reclaim in decisions.reclaim:
+        response.reclaim.add(sequence_id=reclaim.sequence_id, generation=generation_to(reclaim.generation))
     for name, lane, position in decisions.queued:
         response.queued.add(sequence_id=name, lane=lane, position=position)
     for lane, (reason, detail) in decisions.lanes.items():

@@ -14,7 +14,7 @@ from __future__ import annotations
 from scheduler_svc.core import facts, rank_events
 from scheduler_svc.core.admission import admit
 from scheduler_svc.core.effects import Decisions, Effect, Orders, Tell, Waiter
-from scheduler_svc.core.ending import end_waiting, release_fenced
+from scheduler_svc.core.ending import release_fenced
 from scheduler_svc.core.events import (
     CancelAsked,
     Committed,
@@ -30,11 +30,14 @@ from scheduler_svc.core.events import (
     Tick,
 )
 from scheduler_svc.core.explain import group_sentence
+from scheduler_svc.core.kv_pages import KvBook
+from scheduler_svc.core.limits import expire
 from scheduler_svc.core.planning import plan_step
 from scheduler_svc.core.ranks import Rank
 from scheduler_svc.core.resync import apply_list
 from scheduler_svc.core.session import Session
 from scheduler_svc.core.settings import GroupSettings
+from scheduler_svc.core.watchdog import note_step, watch
 from scheduler_svc.core.world import World
 from stateroom.residency.reasons import ErrorReason, Refused
 from stateroom.residency.states import SequenceState
@@ -53,6 +56,7 @@ class AdmissionCore:
         world = self.world
         assert now_ms >= world.now_ms, f"time went back from {world.now_ms} to {now_ms} ms"
         world.now_ms = now_ms
+        expire(world)
         answer: tuple[Session, int, int] | None = None
         match event:
             case StepMessage():
@@ -76,7 +80,7 @@ class AdmissionCore:
             case DrainAsked():
                 world.draining = True
             case Tick():
-                self._expire()
+                watch(world)
         quiet = isinstance(event, StepMessage | Tick) or (
             isinstance(event, RankConfirmed) and not event.refused
         )
@@ -93,6 +97,9 @@ class AdmissionCore:
         world = self.world
         if event.session_id not in world.sessions:
             session = Session(event.session_id, event.executor, event.attaches_pools)
+            session.engine_budgets = event.engine_budgets
+            settings = world.settings
+            session.kv = KvBook(settings.kv_full_length, settings.draft_tokens + 1)
             session.left_tokens = world.settings.max_step_tokens
             session.left_sequences = world.settings.asked
             world.sessions[session.id] = session
@@ -129,6 +136,8 @@ class AdmissionCore:
             return None
         session.step = message.step
         decode_count = plan_step(world, session)
+        outbox = session.outbox
+        note_step(world, bool(decode_count or outbox.chunks or outbox.grants))
         if message.full:
             session.outbox.waiters = self._waiters(session)
         return session, message.step, decode_count
@@ -182,19 +191,8 @@ class AdmissionCore:
             )
         session = world.sessions[sequence.session_id]
         session.outbox.cancelled.append(sequence.id)
-        if sequence.state in (SequenceState.WAITING, SequenceState.BINDING):
+        if sequence.waits or sequence.state is SequenceState.BINDING:
             facts.cancel(world, session, sequence)
-
-    def _expire(self) -> None:
-        """Waits have a maximum (rule A6); heads are the oldest of their priority."""
-        world = self.world
-        for lane in world.lanes.lanes:
-            while (
-                head := lane.head
-            ) is not None and world.now_ms - head.arrived_ms > world.settings.wait_ms_max:
-                message = f"{head.id} waited {world.now_ms - head.arrived_ms} ms, longer than {world.settings.wait_ms_max}: retry later"
-                world.sessions[head.session_id].outbox.reject(head.id, ErrorReason.WAIT_EXPIRED, message)
-                end_waiting(world, head, "expired", str(ErrorReason.WAIT_EXPIRED), message)
 
     def _flush(self, answer: tuple[Session, int, int] | None) -> None:
         world = self.world
@@ -221,7 +219,9 @@ class AdmissionCore:
         world = self.world
         outbox = session.take_outbox()
         for _, number, _ in outbox.queued:
-            outbox.lanes.setdefault(number, world.lanes.verdict_of(number))
+            verdict = world.lanes.verdict_of(number)
+            if verdict is not None:
+                outbox.lanes[number] = verdict
         tell = Tell(
             session_id=session.id,
             step=step,

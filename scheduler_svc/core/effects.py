@@ -20,7 +20,10 @@ __all__ = [
     "Grant",
     "GroupChanged",
     "HearLedger",
+    "NoProgress",
     "Orders",
+    "Preemption",
+    "Reclaim",
     "Recompute",
     "Rejection",
     "ReleaseOrder",
@@ -85,6 +88,7 @@ class Grant:
     slots: tuple[int, ...]
     generation: Generation
     wait_ms: int
+    computed_tokens: int = 0  # > 0: goes on from its state in host memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,31 @@ class Recompute:
 
 
 @dataclass(frozen=True, slots=True)
+class Preemption:
+    """Stop this resident; with `keep_state` its state may go to host memory (rule A4)."""
+
+    sequence_id: str
+    generation: Generation
+    keep_state: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Forget this cached state: its slot is needed (rule A11)."""
+
+    sequence_id: str
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class NoProgress:
+    """The watchdog's finding (rule A9)."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class Waiter:
     """One row of a full list."""
 
@@ -133,6 +162,8 @@ class Decisions:
     chunks: list[Chunk] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)
     recompute: list[Recompute] = field(default_factory=list)
+    preemptions: list[Preemption] = field(default_factory=list)
+    reclaim: list[Reclaim] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     attach: list[int] = field(default_factory=list)
     queued: list[tuple[str, int, int]] = field(default_factory=list)  # id, lane, position
@@ -147,7 +178,8 @@ class Decisions:
     @property
     def urgent(self) -> bool:
         """True if it is worth a message of its own between steps."""
-        return bool(self.grants or self.rejections or self.recompute or self.cancelled or self.attach)
+        told = (self.grants, self.rejections, self.recompute, self.preemptions, self.reclaim)
+        return any(told) or bool(self.cancelled or self.attach)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,4 +259,5 @@ Effect = (
     | GroupChanged
     | TermRaised
     | Deposed
+    | NoProgress
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from scheduler_svc.core.effects import AdmissionEnded, ReleaseOrder
+from scheduler_svc.core.order import place
 from scheduler_svc.core.sequence import Sequence
 from scheduler_svc.core.story import Ended, history_of
 from scheduler_svc.core.world import World
@@ -19,6 +20,7 @@ __all__ = [
     "end_waiting",
     "fence",
     "forget",
+    "forget_name",
     "order_releases",
     "release_fenced",
     "retire",
@@ -53,24 +55,34 @@ def end_wait(world: World, sequence: Sequence, outcome: str, reason: str = "") -
 
 def end_waiting(world: World, sequence: Sequence, outcome: str, reason: str = "", message: str = "") -> None:
     """A waiter ends without a slot."""
-    world.lanes.leave(sequence, world.now_ms)
+    world.dequeue(sequence)
     end_wait(world, sequence, outcome, reason)
     forget(world, sequence, outcome, message)
 
 
 def forget(world: World, sequence: Sequence, outcome: str, message: str = "") -> None:
-    """The story goes to the ended ones."""
-    world.forget(
-        sequence,
-        Ended(
-            sequence_id=sequence.id,
-            outcome=outcome,
-            message=message,
-            demand=sequence.demand,
-            waited_ms=sequence.waited_ms,
-            position_at_arrival=sequence.position_at_arrival,
-            history=history_of(sequence.spells, sequence.arrived_ms),
-        ),
+    """It is gone; its story goes to the ended ones, unless it went there with its name before."""
+    world.sessions[sequence.session_id].kv.give_back(sequence)
+    world.remove(sequence)
+    if not sequence.nameless:
+        world.keep_story(_story(sequence, outcome, message))
+
+
+def forget_name(world: World, sequence: Sequence, outcome: str, message: str) -> None:
+    """Its id is free for others; its slots are held on under an internal name (two transfer limits)."""
+    world.keep_story(_story(sequence, outcome, message))
+    world.rename(sequence, f"{sequence.id}#{sequence.generation[0]}.{sequence.generation[1]}")
+
+
+def _story(sequence: Sequence, outcome: str, message: str) -> Ended:
+    return Ended(
+        sequence_id=sequence.id,
+        outcome=outcome,
+        message=message,
+        demand=sequence.demand,
+        waited_ms=sequence.waited_ms,
+        position_at_arrival=sequence.position_at_arrival,
+        history=history_of(sequence.spells, sequence.arrived_ms),
     )
 
 
@@ -84,6 +96,8 @@ def stop_running(world: World, sequence: Sequence) -> None:
     elif sequence.state is SequenceState.BINDING:
         del world.binding[sequence.id]
         world.inits_binding -= sequence.arrival.kind == "generation_init"
+    elif sequence.state is SequenceState.CACHED:
+        world.cached.pop(sequence.id, None)
 
 
 def order_releases(world: World, sequence: Sequence) -> None:
@@ -132,5 +146,9 @@ def _pass_fence(world: World, sequence: Sequence) -> None:
     if sequence.state is SequenceState.RETIRING or sequence.ending:
         forget(world, sequence, sequence.ending)
         return
-    world.move(sequence, SequenceEvent.RELEASED)  # LOST: waits again, in its place (rule D2)
-    world.requeue(sequence)
+    kept = sequence.state_kept
+    world.move(sequence, SequenceEvent.RELEASED_KEPT if kept else SequenceEvent.RELEASED)
+    world.sessions[sequence.session_id].kv.give_back(sequence)
+    sequence.started = True
+    sequence.order = place(world.settings, sequence)
+    world.requeue(sequence)  # LOST: waits again, in its place (rules A11, D2)

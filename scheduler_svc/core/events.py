@@ -12,20 +12,26 @@ from stateroom.residency.answer import Answer
 from stateroom.residency.states import SequenceState, SlotState
 
 __all__ = [
+    "AllStatesVoid",
     "Arrival",
     "Attached",
     "CancelAsked",
     "Cancelled",
     "Committed",
+    "DemandChanged",
     "DrainAsked",
+    "EnginePreempted",
     "Event",
     "Fact",
     "Finished",
     "Generation",
     "GrantAnswered",
     "Held",
+    "KvReported",
     "LedgerEntry",
     "LetGo",
+    "Owned",
+    "Progressed",
     "RankConfirmed",
     "RankLedger",
     "RankLost",
@@ -55,6 +61,9 @@ class Arrival:
     demand: int = 1
     priority: int = 0
     traceparent: str = ""
+    tenant: str = ""
+    deadline_ms: int = 0  # longest wait, 0: the group's
+    chunk_boundaries: tuple[int, ...] = ()  # positions at which a chunk has to end, ascending
     engine_hold: str = ""  # the engine's word why it is not ready for it; reason ENGINE until Ready
 
 
@@ -73,6 +82,7 @@ class Finished:
     generation: Generation
     last_step: int
     output_tokens: int = 0
+    keep_as_cache: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +126,7 @@ class LetGo:
     sequence_id: str
     generation: Generation
     last_step: int
+    state_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +137,51 @@ class Attached:
     boot_id: str
 
 
-Fact = (
-    Arrival | Ready | Finished | Cancelled | TransferReported | GrantAnswered | Suspension | LetGo | Attached
-)
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """A context is computed up to here (sessions whose engine plans its chunks)."""
+
+    sequence_id: str
+    generation: Generation
+    computed_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePreempted:
+    """The engine stopped a resident by itself; its state is gone or kept in host memory."""
+
+    sequence_id: str
+    generation: Generation
+    last_step: int
+    state_kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AllStatesVoid:
+    """No state of the session is valid any more (weight update, sleep)."""
+
+    last_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class DemandChanged:
+    """A waiting sequence needs another number of slots."""
+
+    sequence_id: str
+    demand: int
+
+
+@dataclass(frozen=True, slots=True)
+class KvReported:
+    """The engine's KV pages as of this message."""
+
+    page_tokens: int
+    total_pages: int
+    free_pages: int
+
+
+Owned = Finished | TransferReported | GrantAnswered | Suspension | LetGo | Progressed | EnginePreempted
+Fact = Owned | Arrival | Ready | Cancelled | Attached | AllStatesVoid | DemandChanged | KvReported
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +211,7 @@ class SessionRegistered:
     session_id: str
     executor: str
     attaches_pools: bool
+    engine_budgets: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler_svc.core.ending import HOLDERS_LINKED
+from scheduler_svc.core.rates import estimate_ms
 from scheduler_svc.core.sequence import Sequence
 from scheduler_svc.core.story import History, history_of
 from scheduler_svc.core.world import World
@@ -106,7 +107,7 @@ def explain(world: World, sequence_id: str) -> Explanation:
 
 
 def _living(world: World, sequence: Sequence) -> Explanation:
-    waits = sequence.state is SequenceState.WAITING
+    waits = sequence.waits
     spells, ms, reason, detail, position = sequence.spells, sequence.ms_by_reason, None, "", 0
     if waits:
         lane = world.lanes.lane_of(sequence)
@@ -118,13 +119,13 @@ def _living(world: World, sequence: Sequence) -> Explanation:
         if sequence.engine_word:
             detail = sequence.engine_word
     holders = _holders(world) if waits else ()
-    estimate_ms = _estimate_ms(world, position, sequence.demand) if waits else None
+    expected_ms = estimate_ms(world, position + sequence.demand) if waits else None
     waited_ms = sum(ms.values())
     return Explanation(
         sequence_id=sequence.id,
         state=sequence.state,
         outcome="",
-        sentence=_sentence(world, sequence, reason, detail, waited_ms, position, holders, estimate_ms),
+        sentence=_sentence(world, sequence, reason, detail, waited_ms, position, holders, expected_ms),
         reason=reason,
         waited_ms=waited_ms,
         history=history_of(spells, sequence.arrived_ms),
@@ -134,7 +135,7 @@ def _living(world: World, sequence: Sequence) -> Explanation:
         residents=len(world.residents),
         limiting_ranks=world.agreement.limiting_ranks,
         holders=holders,
-        estimate_ms=estimate_ms,
+        estimate_ms=expected_ms,
         demand=sequence.demand,
     )
 
@@ -146,14 +147,6 @@ def _holders(world: World) -> tuple[Holder, ...]:
     )
 
 
-def _estimate_ms(world: World, position: int, demand: int) -> int | None:
-    """When a slot is expected, from the measured release rate; None before two releases."""
-    times = world.release_times_ms
-    if len(times) < 2 or times[-1] == times[0]:
-        return None
-    return (position + demand) * (times[-1] - times[0]) // (len(times) - 1)
-
-
 def _sentence(
     world: World,
     sequence: Sequence,
@@ -162,7 +155,7 @@ def _sentence(
     waited_ms: int,
     position: int,
     holders: tuple[Holder, ...],
-    estimate_ms: int | None,
+    expected_ms: int | None,
 ) -> str:
     if reason is None:
         slots = ", ".join(map(str, sequence.slots)) or "none"
@@ -175,7 +168,7 @@ def _sentence(
     )
     if holders:
         text += f", the longest {holders[0].sequence_id} for {holders[0].held_ms} ms"
-    return text + (f". A slot is expected in about {estimate_ms} ms." if estimate_ms is not None else ".")
+    return text + (f". A slot is expected in about {expected_ms} ms." if expected_ms is not None else ".")
 
 
 def describe(world: World) -> Description:
@@ -210,6 +203,8 @@ def group_sentence(world: World) -> str:
         return mismatch
     if world.draining:
         return f"The group drains: nothing new starts, {len(world.residents)} sequences still hold slots."
+    if world.no_progress:
+        return f"{world.no_progress[0].upper()}{world.no_progress[1:]}."
     asked = world.settings.asked
     pending = world.ranks.first_pending
     match world.agreement.answer:

@@ -50,7 +50,7 @@ def _owners(world: World) -> list[str]:
 
 def _queue(world: World) -> list[str]:
     errors = []
-    waiting = sum(s.state is SequenceState.WAITING for s in world.sequences.values())
+    waiting = sum(s.waits for s in world.sequences.values())
     in_lanes = sum(lane.count for lane in world.lanes.lanes)
     if not waiting == in_lanes == world.lanes.waiting_count:
         errors.append(f"{waiting} wait, {in_lanes} stand in lanes, {world.lanes.waiting_count} are counted")

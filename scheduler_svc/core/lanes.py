@@ -1,6 +1,7 @@
 """The queue, in lanes: waiters that always get the same verdict stand in one lane (rules A4, A7).
 
-A lane is (first need, demand); the engine's own waiters stand in one apart. Inside a lane the order
+A lane is (first need, demand, tenant, size class of KV pages); what the engine itself is not ready for
+stands in a lane apart. Inside a lane the order
 is that of `Sequence.order`. Only heads of lanes are ever looked at, so a pass costs the number of
 lanes, which is small and bounded, and never the number of waiters.
 """
@@ -16,7 +17,7 @@ from stateroom.residency.reasons import WaitReason
 
 __all__ = ["Lane", "LaneKey", "Lanes"]
 
-LaneKey = tuple[str, int]  # first need ("tokens", "transfer" or "engine"), demand
+LaneKey = tuple[str, int, str, int]  # "tokens", "transfer" or "engine"; demand; tenant; KV size class
 
 _order = attrgetter("order")
 _COMPACT_AT = 1024  # dead entries at the front before the list is cut
@@ -84,7 +85,7 @@ class Lane:
         assert self._queue[index] is sequence, f"{sequence.id} is not where its order says"
         return index
 
-    def ahead_of(self, order: tuple[int, int]) -> int:
+    def ahead_of(self, order: tuple[int, int, int]) -> int:
         """Waiters before this order."""
         return bisect_left(self._queue, order, lo=self._head, key=_order) - self._head
 
@@ -112,28 +113,31 @@ class Lanes:
     def __init__(self) -> None:
         self._by_key: dict[LaneKey, Lane] = {}
         self._by_number: dict[int, Lane] = {}
+        self._numbers = 0
         self.waiting_count = 0
 
     def lane_of(self, sequence: Sequence) -> Lane:
         """The lane it stands in."""
         return self._by_number[sequence.lane]
 
-    def verdict_of(self, number: int) -> tuple[WaitReason, str]:
-        """Reason and detail of a lane; every lane with waiters has one after a pass."""
-        spell = self._by_number[number].clock.spell
-        return (spell.reason, spell.detail) if spell is not None else (WaitReason.POLICY_ORDER, "")
+    def verdict_of(self, number: int) -> tuple[WaitReason, str] | None:
+        """Reason and detail of a lane; every lane has one after a pass. None: nobody waits in it any more."""
+        lane = self._by_number.get(number)
+        spell = lane.clock.spell if lane is not None else None
+        return (spell.reason, spell.detail) if spell is not None else None
 
     @property
     def lanes(self) -> list[Lane]:
         """Lanes with waiters, oldest lane first."""
-        return [lane for lane in self._by_key.values() if lane.count]
+        return list(self._by_key.values())
 
-    def join(self, sequence: Sequence, now_ms: int) -> Lane:
+    def join(self, sequence: Sequence, now_ms: int, kv_class: int) -> Lane:
         """Puts a sequence where it belongs."""
-        key = self._key(sequence)
+        key = self._key(sequence, kv_class)
         lane = self._by_key.get(key)
         if lane is None:
-            lane = self._by_key[key] = Lane(len(self._by_number) + 1, key)
+            self._numbers += 1
+            lane = self._by_key[key] = Lane(self._numbers, key)
             self._by_number[lane.number] = lane
         lane.join(sequence, now_ms)
         self.waiting_count += 1
@@ -141,16 +145,22 @@ class Lanes:
 
     def leave(self, sequence: Sequence, now_ms: int) -> None:
         """Takes a sequence out of its lane."""
-        self._by_number[sequence.lane].leave(sequence, now_ms)
+        lane = self._by_number[sequence.lane]
+        lane.leave(sequence, now_ms)
         self.waiting_count -= 1
+        if not lane.count:  # lanes are as many as there are kinds of waiters, not as there ever were
+            del self._by_number[lane.number], self._by_key[lane.key]
 
     def ahead_of(self, sequence: Sequence) -> int:
         """Waiters of all lanes that come before it in order."""
-        return sum(lane.ahead_of(sequence.order) for lane in self._by_key.values() if lane.count)
+        return sum(lane.ahead_of(sequence.order) for lane in self._by_key.values())
 
     @staticmethod
-    def _key(sequence: Sequence) -> LaneKey:
+    def _key(sequence: Sequence, kv_class: int) -> LaneKey:
+        arrival = sequence.arrival
         if sequence.engine_word:
-            return ("engine", sequence.demand)
-        need = "transfer" if sequence.arrival.kind == "generation_init" else "tokens"
-        return (need, sequence.demand)
+            return ("engine", arrival.demand, arrival.tenant, 0)
+        transfers = (
+            arrival.kind == "generation_init" or sequence.state_kept
+        )  # its state arrives, no tokens do
+        return ("transfer" if transfers else "tokens", arrival.demand, arrival.tenant, kv_class)

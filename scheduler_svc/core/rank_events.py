@@ -7,6 +7,7 @@ there. Every ledger heard, not only the first, is compared with what the schedul
 from __future__ import annotations
 
 from scheduler_svc.core.admission import confirm, take_back
+from scheduler_svc.core.arrivals import refuse_too_demanding
 from scheduler_svc.core.effects import (
     CommitAgreement,
     Deposed,
@@ -95,6 +96,7 @@ def agree_and_commit(world: World) -> None:
         world.mirror.resize(world.seats)
         for session in world.sessions.values():
             session.outbox.agreement = world.agreement
+        refuse_too_demanding(world)
     if not world.seats:
         return  # nothing fits: no pool is built, registration says why (rule B7)
     for rank in world.ranks:

@@ -10,6 +10,7 @@ from scheduler_svc.core.effects import Decisions, Recompute, ReleaseOrder
 from scheduler_svc.core.ending import end_waiting, fence, order_releases, retire, stop_running
 from scheduler_svc.core.events import Held, LedgerEntry, SessionList
 from scheduler_svc.core.facts import apply_fact
+from scheduler_svc.core.order import place
 from scheduler_svc.core.rank_events import lose
 from scheduler_svc.core.sequence import Sequence
 from scheduler_svc.core.session import Session
@@ -35,7 +36,7 @@ def apply_list(world: World, session: Session, listed: SessionList) -> None:
         known = world.sequences.get(arrival.sequence_id)
         if known is None:
             apply_fact(world, session, arrival)
-        elif known.state is _S.WAITING:  # told again: its place in a queue that the SDK has to learn
+        elif known.waits:  # told again: its place in a queue that the SDK has to learn
             lane = world.lanes.lane_of(known)
             session.outbox.queued.append((known.id, lane.number, world.lanes.ahead_of(known)))
     _release_unclaimed(world, session)
@@ -49,7 +50,7 @@ def _settle_known(
     claim = held.get(sequence.id)
     if claim is not None and claim.generation == sequence.generation:
         _settle_held(world, session, sequence, claim)
-    elif sequence.state is _S.WAITING:
+    elif sequence.waits:
         if not listed_waiting:
             end_waiting(world, sequence, "cancelled", message="its session does not list it any more")
     elif sequence.state is _S.BINDING:
@@ -88,6 +89,8 @@ def _give_back(world: World, sequence: Sequence) -> None:
     """Granted, and the executor never heard of it: it waits again, in its place (rule A11)."""
     stop_running(world, sequence)
     order_releases(world, sequence)
+    session = world.sessions[sequence.session_id]
+    session.kv.give_back(sequence)
     old, sequence.state = sequence.state, _S.WAITING
     world.recount(sequence, old, _S.WAITING)
     world.requeue(sequence)
@@ -100,7 +103,8 @@ def _adopt(world: World, session: Session, claim: Held) -> None:
         arrival=claim.arrival,
         session_id=session.id,
         arrived_ms=world.now_ms,
-        order=(-claim.arrival.priority, world.arrivals_count),
+        number=world.arrivals_count,
+        order=(0, 0, 0),  # placed when it waits again
         state=claim.state if HOLDS_SLOT[claim.state] else _S.DECODE,
         slots=claim.slots,
         generation=claim.generation,
@@ -111,6 +115,7 @@ def _adopt(world: World, session: Session, claim: Held) -> None:
     world.add(sequence)
     world.mirror.claim(claim.slots, claim.generation)
     sequence.lost_on = set(missing)
+    sequence.order = place(world.settings, sequence)
     _start_adopted(world, session, sequence)
     if missing and sequence.state not in (_S.LOST, _S.RETIRING):
         lose(world, sequence, f"rank {missing[0]} does not have its state any more")
@@ -131,6 +136,8 @@ def _start_adopted(world: World, session: Session, sequence: Sequence) -> None:
             session.decode_count += 1
         case _S.CONTEXT:
             session.chunking[sequence.id] = sequence
+        case _S.CACHED:
+            world.cached[sequence.id] = sequence
         case _S.RETIRING | _S.LOST:
             sequence.ending = "finished" if sequence.state is _S.RETIRING else ""
             fence(world, sequence)

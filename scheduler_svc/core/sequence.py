@@ -23,13 +23,20 @@ class Sequence:
     arrival: Arrival
     session_id: str
     arrived_ms: int
-    order: tuple[int, int]  # place in the queue, kept over take-backs and recomputes (rules A4, A11)
+    number: int  # of arrival in the group
+    order: tuple[int, int, int]  # place in the queue, kept over take-backs and recomputes (rules A4, A11)
     state: SequenceState = SequenceState.WAITING
     slots: tuple[int, ...] = ()
     generation: Generation = (0, 0)
     computed_tokens: int = 0
     last_step: int = 0  # fence of RETIRING and LOST (rule C2)
     engine_word: str = ""  # why the engine is not ready for it (reason ENGINE)
+
+    started: bool = False  # held a slot and lost it: goes before the unstarted of its priority
+    preemptions_count: int = 0
+    kv_pages: int = 0  # reserved or promised (reason KV_PAGES)
+    state_kept: bool = False  # in host memory: goes on from it in a new slot
+    nameless: str = ""  # its internal name once the id is free for others (transfer limits)
 
     lane: int = 0  # while waiting
     position_at_arrival: int = 0
@@ -50,8 +57,13 @@ class Sequence:
 
     @property
     def id(self) -> str:
-        """The sequence id."""
-        return self.arrival.sequence_id
+        """The sequence id, or the internal name after its id was given up."""
+        return self.nameless or self.arrival.sequence_id
+
+    @property
+    def waits(self) -> bool:
+        """In the queue."""
+        return self.state in (SequenceState.WAITING, SequenceState.SUSPENDED_HOST)
 
     @property
     def demand(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scheduler_svc.core.effects import Decisions, Tell
+from scheduler_svc.core.kv_pages import KvBook
 from scheduler_svc.core.sequence import Sequence
 
 __all__ = ["Session"]
@@ -29,6 +30,8 @@ class Session:
     fenced: list[tuple[int, int, Sequence]] = field(default_factory=list)  # heap by last step (rule C2)
     left_tokens: int = 0  # of the next step's budget, for newcomers (rule A8)
     left_sequences: int = 0
+    engine_budgets: bool = False  # the engine plans chunks and pages (rule A8)
+    kv: KvBook = field(default_factory=lambda: KvBook(full_length=False, extra_tokens=1))
 
     outbox: Decisions = field(default_factory=Decisions)
     last_answer: Tell | None = None

@@ -25,8 +25,21 @@ class GroupSettings:
     transfers_max: int = 0  # disaggregated inits in transfer at once, 0 is no limit of its own
     strict_order: bool = False  # rule A4: nobody passes the oldest
     starvation_ms: int = 10_000  # passed over for longer, a sequence becomes a barrier (rule A4)
+    aging_ms: int = 60_000  # of waiting that one level of priority is worth; 0: priority always wins
+    tenant_weights: tuple[tuple[str, int], ...] = ()  # shares under contention; a tenant not named has 1
+    preemption: str = "off"  # "off", "recompute" or "suspend" (rule A4)
+    preemptions_max: int = 2  # of one sequence
+    draft_tokens: int = 0  # charged on a last chunk and on every decode (rule A8)
+    kv_full_length: bool = False  # pages of the longest output are reserved, not only of the first chunk
+    transfer_ms_max: int = 0  # after it the name of a sequence in transfer is free; 0: no limit
+    transfer_memory_ms_max: int = 60_000  # and after this much longer its memory
     waiting_max: int = 131_072  # sequences in the queue (rule A6)
+    waiting_tokens_max: int = 0  # their prompt and output tokens, 0: no limit of its own
+    tenant_waiting_max: int = 0  # sequences of one tenant in the queue, 0: no limit of its own
+    retry_after_ms: int = 1_000  # told where no release was measured yet
     wait_ms_max: int = 3_600_000  # longest wait (rule A6)
+    watchdog_steps: int = 64  # without any work while somebody waits (rule A9)
+    watchdog_ms: int = 5_000
     warmup_batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -49,6 +62,11 @@ class GroupSettings:
                 f"{min(self.max_step_tokens, self.max_chunk_tokens)} tokens of one sequence: no chunk could ever "
                 "start, make the unit smaller or the step larger"
             )
+        if self.preemption not in ("off", "recompute", "suspend"):
+            raise SettingsError(f"preemption is {self.preemption!r}: give off, recompute or suspend")
+        wrong = [f"{name}={weight}" for name, weight in self.tenant_weights if weight < 1]
+        if wrong:
+            raise SettingsError(f"tenant weight {wrong[0]} is below 1: give whole weights from 1")
         if any(batch < 1 for batch in self.warmup_batches):
             raise SettingsError(
                 f"warmup_batches is {self.warmup_batches}: every batch needs at least 1 sequence"

@@ -11,12 +11,14 @@ from collections import Counter, OrderedDict, deque
 
 from scheduler_svc.core.effects import Effect, GroupChanged
 from scheduler_svc.core.events import Generation
+from scheduler_svc.core.kv_pages import size_class
 from scheduler_svc.core.lanes import Lanes
 from scheduler_svc.core.mirror import SlotMirror
 from scheduler_svc.core.ranks import RankTable
 from scheduler_svc.core.sequence import Sequence
 from scheduler_svc.core.session import Session
 from scheduler_svc.core.settings import GroupSettings
+from scheduler_svc.core.shares import Shares
 from scheduler_svc.core.story import Ended
 from stateroom.residency.agreement import Agreement
 from stateroom.residency.answer import Bounded, Pending
@@ -44,8 +46,20 @@ class World:
         self.residents: dict[str, Sequence] = {}  # owners of slots, longest-holding first
         self.binding: dict[str, Sequence] = {}  # residents whose grant was not told yet
         self.lanes = Lanes()
+        self.shares = Shares(dict(settings.tenant_weights))
+        self.waiting_tokens = 0
+        self.expiries: list[tuple[int, int, Sequence]] = []  # heap of waits by their end (rule A6)
+        self.transfer_limits: list[tuple[int, int, Sequence, int]] = []  # heap, with the generation counter
+        self.preemptible: list[tuple[int, int, Sequence]] = []  # heap: lowest priority, youngest first
+        self.preempting_for = ""  # the waiter that others were stopped for (scenario A14)
+        self.cached: dict[str, Sequence] = {}  # states kept as caches, oldest first (rule A11)
+        self.idle_steps = 0  # in a row, for the watchdog (rule A9)
+        self.progress_ms = 0
+        self.no_progress = ""
+        self.visited_count = 0  # waiters and residents looked at, ever: a step must not scan (section 8)
         self.inits_binding = 0  # of them, disaggregated inits (reason TRANSFER_LIMIT)
         self.count_by_state: Counter[SequenceState] = Counter()
+        self.slots_by_state: Counter[SequenceState] = Counter()
         self.held_slots = 0
         self.peak_residents = 0
         self.arrivals_count = 0
@@ -91,8 +105,10 @@ class World:
             return
         if old is not None:
             self.count_by_state[old] -= 1
+            self.slots_by_state[old] -= sequence.demand
         if new is not None:
             self.count_by_state[new] += 1
+            self.slots_by_state[new] += sequence.demand
         held, holds = old is not None and HOLDS_SLOT[old], new is not None and HOLDS_SLOT[new]
         if holds and not held:
             self._own(sequence)
@@ -115,26 +131,50 @@ class World:
         self.sequences[sequence.id] = sequence
         self.recount(sequence, None, sequence.state)
 
-    def forget(self, sequence: Sequence, ended: Ended) -> None:
-        """A sequence ends; its story is kept for Explain."""
+    def remove(self, sequence: Sequence) -> None:
+        """A sequence ends."""
         del self.sequences[sequence.id]
         self.recount(sequence, sequence.state, None)
-        self.ended[sequence.id] = ended
-        self.ended.move_to_end(sequence.id)
+
+    def keep_story(self, ended: Ended) -> None:
+        """The last stories are kept for Explain."""
+        self.ended[ended.sequence_id] = ended
+        self.ended.move_to_end(ended.sequence_id)
         while len(self.ended) > ENDED_KEPT:
             self.ended.popitem(last=False)
 
+    def rename(self, sequence: Sequence, name: str) -> None:
+        """Under another internal name, so that its id is free."""
+        del self.sequences[sequence.id]
+        held = self.residents.pop(sequence.id, None)
+        sequence.nameless = name
+        self.sequences[name] = sequence
+        if held is not None:
+            self.residents[name] = sequence
+
     def enqueue(self, sequence: Sequence) -> None:
         """A waiter takes its place by its order; the session is told place and lane."""
-        lane = self.lanes.join(sequence, self.now_ms)
-        position = self.lanes.ahead_of(sequence)
-        self.sessions[sequence.session_id].outbox.queued.append((sequence.id, lane.number, position))
+        session = self.sessions[sequence.session_id]
+        lane = self.lanes.join(sequence, self.now_ms, size_class(session.kv, sequence))
+        self.shares.joined(sequence)
+        self.waiting_tokens += sequence.arrival.prompt_tokens + sequence.arrival.max_output_tokens
+        session.outbox.queued.append((sequence.id, lane.number, self.lanes.ahead_of(sequence)))
+
+    def dequeue(self, sequence: Sequence) -> None:
+        """A waiter leaves the queue, with its time by reason added up."""
+        self.lanes.leave(sequence, self.now_ms)
+        self.shares.left(sequence)
+        self.waiting_tokens -= sequence.arrival.prompt_tokens + sequence.arrival.max_output_tokens
+        if self.preempting_for == sequence.id:
+            self.preempting_for = ""
 
     def requeue(self, sequence: Sequence) -> None:
-        """A sequence waits again, at its old place and from the prompt's start (rules A11, D2)."""
+        """A sequence waits again, at its old place; from the prompt's start unless its state was kept."""
         sequence.generation = (0, 0)
-        sequence.computed_tokens = 0
+        if not sequence.state_kept:
+            sequence.computed_tokens = 0
         sequence.refused = False
+        sequence.let_go = True
         sequence.unconfirmed.clear()
         self.enqueue(sequence)
 

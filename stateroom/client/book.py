@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from stateroom.client.decisions import Chunk, Decisions, Grant, Handle, RankInfo, Recompute, Rejection
+from stateroom.client.decisions import (
+    Chunk,
+    Decisions,
+    Grant,
+    Handle,
+    Preemption,
+    RankInfo,
+    Recompute,
+    Rejection,
+)
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1 import types_pb2 as types
 
 __all__ = ["HeldSequence", "SessionBook"]
 
-KINDS = {
-    "context": types.SEQUENCE_KIND_CONTEXT,
-    "generation_init": types.SEQUENCE_KIND_GENERATION_INIT,
-    "context_only": types.SEQUENCE_KIND_CONTEXT_ONLY,
-}
 TRANSFERS = {
     "started": pb.TRANSFER_EVENT_STARTED,
     "completed": pb.TRANSFER_EVENT_COMPLETED,
@@ -70,39 +74,30 @@ class SessionBook:
 
     # ---- facts ----
 
-    def submit(
-        self,
-        sequence_id: str,
-        prompt_tokens: int,
-        max_output_tokens: int,
-        kind: str,
-        demand: int,
-        priority: int,
-        traceparent: str,
-        engine_hold: str,
-    ) -> None:
+    def submit(self, arrival: pb.Arrival) -> None:
         """A new sequence."""
-        arrival = pb.Arrival(
-            sequence_id=sequence_id,
-            kind=KINDS[kind],
-            prompt_tokens=prompt_tokens,
-            max_output_tokens=max_output_tokens,
-            demand=demand,
-            priority=priority,
-            traceparent=traceparent,
-            engine_hold=engine_hold,
-        )
         self._facts.arrivals.append(arrival)
-        if sequence_id not in self.held:  # a used id is the scheduler's to reject; the first one stays ours
-            self.waiting.setdefault(sequence_id, arrival)
+        if (
+            arrival.sequence_id not in self.held
+        ):  # a used id is the scheduler's to reject; the first stays ours
+            self.waiting.setdefault(arrival.sequence_id, arrival)
 
-    def finish(self, sequence_id: str, last_step: int | None, output_tokens: int) -> None:
+    def finish(
+        self, sequence_id: str, last_step: int | None, output_tokens: int, keep_as_cache: bool = False
+    ) -> None:
         """Let go of a held sequence; its slot is reusable once `last_step` is reported done (rule C2)."""
         held = self._hold(sequence_id)
         last = self.step if last_step is None else last_step
         self._facts.finishes.add(
-            sequence_id=sequence_id, generation=held.generation, last_step=last, output_tokens=output_tokens
+            sequence_id=sequence_id,
+            generation=held.generation,
+            last_step=last,
+            output_tokens=output_tokens,
+            keep_as_cache=keep_as_cache,
         )
+        if keep_as_cache:
+            held.state = types.SEQUENCE_STATE_CACHED
+            return
         self._fence(sequence_id, held, types.SEQUENCE_STATE_RETIRING, last)
 
     def cancel(self, sequence_id: str) -> None:
@@ -147,12 +142,54 @@ class SessionBook:
         self.waiting[sequence_id].engine_hold = ""
         self._facts.ready.append(sequence_id)
 
-    def let_go(self, sequence_id: str, last_step: int | None) -> None:
-        """Answer to a recompute."""
+    def let_go(self, sequence_id: str, last_step: int | None, state_kept: bool = False) -> None:
+        """Answer to a recompute or a preemption."""
         held = self._hold(sequence_id)
         last = self.step if last_step is None else last_step
-        self._facts.let_go.add(sequence_id=sequence_id, generation=held.generation, last_step=last)
+        self._facts.let_go.add(
+            sequence_id=sequence_id, generation=held.generation, last_step=last, state_kept=state_kept
+        )
         self._fence(sequence_id, held, types.SEQUENCE_STATE_LOST, last)
+
+    def preempted(self, sequence_id: str, last_step: int | None, state_kept: bool) -> None:
+        """The engine stopped it by itself; it waits again, in its place."""
+        held = self._hold(sequence_id)
+        last = self.step if last_step is None else last_step
+        self._facts.preempted.add(
+            sequence_id=sequence_id, generation=held.generation, last_step=last, state_kept=state_kept
+        )
+        self._fence(sequence_id, held, types.SEQUENCE_STATE_LOST, last)
+
+    def all_states_void(self, last_step: int | None) -> None:
+        """No state is valid any more: every held sequence waits again, in its place."""
+        last = self.step if last_step is None else last_step
+        self._facts.all_states_void.last_step = last
+        for name, held in list(self.held.items()):
+            cached = held.state == types.SEQUENCE_STATE_CACHED
+            self._fence(
+                name, held, types.SEQUENCE_STATE_RETIRING if cached else types.SEQUENCE_STATE_LOST, last
+            )
+
+    def demand(self, sequence_id: str, demand: int) -> None:
+        """A waiting sequence needs another number of slots."""
+        self.waiting[sequence_id].demand = demand
+        self._facts.demand_changes.add(sequence_id=sequence_id, demand=demand)
+
+    def progress(self, sequence_id: str, computed_tokens: int) -> None:
+        """How far a context is, where the engine plans its chunks."""
+        held = self._hold(sequence_id)
+        held.computed_tokens = computed_tokens
+        if computed_tokens >= held.arrival.prompt_tokens:
+            held.state = types.SEQUENCE_STATE_DECODE
+        self._facts.progress.add(
+            sequence_id=sequence_id, generation=held.generation, computed_tokens=computed_tokens
+        )
+
+    def kv_pages(self, page_tokens: int, total_pages: int, free_pages: int) -> None:
+        """The engine's KV pages now."""
+        self._facts.kv_pages.CopyFrom(
+            pb.KvPages(page_tokens=page_tokens, total_pages=total_pages, free_pages=free_pages)
+        )
 
     def attached(self, rank: int, boot_id: str) -> None:
         """A worker mapped a pool."""
@@ -231,6 +268,10 @@ class SessionBook:
         heard.chunks += tuple(self._chunk(c) for c in response.chunks)
         heard.rejections += tuple(self._rejected(r) for r in response.rejections)
         heard.recompute += tuple(r for r in map(self._lost, response.recompute) if r is not None)
+        heard.preemptions += tuple(p for p in map(self._preempted, response.preemptions) if p is not None)
+        heard.reclaim += tuple(
+            r.sequence_id for r in response.reclaim if self._is_mine(r.sequence_id, r.generation)
+        )
         heard.cancelled += tuple(name for name in response.cancelled if self._cancelled(name))
         heard.attach += tuple(RankInfo.of(a) for a in response.attach)
         for queued in response.queued:
@@ -263,8 +304,16 @@ class SessionBook:
             return None
         init = arrival.kind == types.SEQUENCE_KIND_GENERATION_INIT
         state = types.SEQUENCE_STATE_GENERATION_INIT if init else types.SEQUENCE_STATE_CONTEXT
-        self.held[grant.sequence_id] = HeldSequence(arrival, handles, state)
-        return Grant(grant.sequence_id, tuple(map(Handle.of, handles)), grant.wait_ms, grant.needs_clear)
+        if grant.computed_tokens >= arrival.prompt_tokens:
+            state = types.SEQUENCE_STATE_DECODE
+        self.held[grant.sequence_id] = HeldSequence(arrival, handles, state, grant.computed_tokens)
+        return Grant(
+            grant.sequence_id,
+            tuple(map(Handle.of, handles)),
+            grant.wait_ms,
+            grant.needs_clear,
+            grant.computed_tokens,
+        )
 
     def _chunk(self, chunk: pb.Chunk) -> Chunk:
         held = self.held.get(chunk.sequence_id)
@@ -288,6 +337,17 @@ class SessionBook:
         held.state = types.SEQUENCE_STATE_LOST
         held.computed_tokens = 0
         return Recompute(lost.sequence_id, (lost.generation.term, lost.generation.counter), lost.message)
+
+    def _preempted(self, told: pb.Preemption) -> Preemption | None:
+        if not self._is_mine(told.sequence_id, told.generation):
+            return None
+        self.held[told.sequence_id].state = types.SEQUENCE_STATE_LOST
+        generation = (told.generation.term, told.generation.counter)
+        return Preemption(told.sequence_id, generation, told.keep_state, told.message)
+
+    def _is_mine(self, sequence_id: str, generation: types.Generation) -> bool:
+        held = self.held.get(sequence_id)
+        return held is not None and held.generation == generation
 
     def _cancelled(self, sequence_id: str) -> bool:
         self._lane_of.pop(sequence_id, None)

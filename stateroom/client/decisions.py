@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1 import types_pb2 as types
 
-__all__ = ["Chunk", "Decisions", "Grant", "Handle", "RankInfo", "Recompute", "Rejection", "SessionInfo"]
+__all__ = [
+    "Chunk",
+    "Decisions",
+    "Grant",
+    "Handle",
+    "Preemption",
+    "RankInfo",
+    "Recompute",
+    "Rejection",
+    "SessionInfo",
+]
 
 Generation = tuple[int, int]
 
@@ -35,6 +45,7 @@ class Grant:
     handles: tuple[Handle, ...]
     wait_ms: int
     needs_clear: bool
+    computed_tokens: int = 0  # > 0: restore its state from host memory and go on from here
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +74,17 @@ class Recompute:
 
     sequence_id: str
     generation: Generation
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Stop this resident for another one, then call `let_go`; with `keep_state` its state may be moved to
+    host memory first (`let_go(..., state_kept=True)`)."""
+
+    sequence_id: str
+    generation: Generation
+    keep_state: bool
     message: str
 
 
@@ -125,6 +147,8 @@ class Decisions:
     chunks: tuple[Chunk, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     recompute: tuple[Recompute, ...] = ()
+    preemptions: tuple[Preemption, ...] = ()
+    reclaim: tuple[str, ...] = ()  # cached states to forget: stop using them, then call `finish`
     cancelled: tuple[str, ...] = ()
     attach: tuple[RankInfo, ...] = ()
     binding_count: int = 0

@@ -10,8 +10,9 @@ from tenacity.wait import WaitBaseT
 
 from stateroom.errors import StateroomError, from_rpc_error
 from stateroom.residency.reasons import ErrorReason
+from stateroom.v1 import scheduler_service_pb2 as pb
 
-__all__ = ["PATIENCE", "is_worth_waiting", "stop_after", "translated"]
+__all__ = ["PATIENCE", "is_worth_waiting", "registration", "stop_after", "translated"]
 
 PATIENCE: WaitBaseT = wait_exponential(multiplier=0.05, max=0.5)
 _PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -23,6 +24,18 @@ def _passes(error: BaseException) -> bool:
         return False
     return error.reason in (ErrorReason.NOT_READY, ErrorReason.DRAINING) or (
         error.reason is None and error.code in _PASSING
+    )
+
+
+def registration(
+    executor: str, session_id: str, attaches_pools: bool, engine_budgets: bool
+) -> pb.RegisterSessionRequest:
+    """What a session says of itself, at first and whenever it comes back."""
+    return pb.RegisterSessionRequest(
+        executor=executor,
+        session_id=session_id,
+        attaches_pools=attaches_pools,
+        budgets=pb.BUDGETS_ENGINE if engine_budgets else pb.BUDGETS_STATEROOM,
     )
 
 

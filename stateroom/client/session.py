@@ -12,7 +12,7 @@ from stateroom.channel import open_channel
 from stateroom.client.book import SessionBook
 from stateroom.client.decisions import Decisions, SessionInfo
 from stateroom.client.facts import FactsMixin
-from stateroom.client.registration import PATIENCE, is_worth_waiting, stop_after, translated
+from stateroom.client.registration import PATIENCE, is_worth_waiting, registration, stop_after, translated
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 
@@ -26,13 +26,12 @@ class Session(FactsMixin):
     """Made by `connect`. One task uses it at a time, as an engine loop does."""
 
     def __init__(
-        self, address: str, channel: grpc.aio.Channel, info: SessionInfo, attaches_pools: bool, executor: str
+        self, address: str, channel: grpc.aio.Channel, info: SessionInfo, request: pb.RegisterSessionRequest
     ) -> None:
         self.address = address
         self.info = info
         self._book = SessionBook(info.session_id)
-        self._executor = executor
-        self._attaches_pools = attaches_pools
+        self._registration = request
         self._channel = channel
         self._stub = SchedulerServiceStub(channel)
         self._call: Call | None = None
@@ -46,6 +45,7 @@ class Session(FactsMixin):
         *,
         executor: str,
         attaches_pools: bool = False,
+        engine_budgets: bool = False,
         session_id: str = "",
         timeout_s: float | None = None,
     ) -> Session:
@@ -56,8 +56,9 @@ class Session(FactsMixin):
         """
         channel = open_channel(address)
         try:
-            info = await _register(channel, address, executor, attaches_pools, session_id, timeout_s)
-            session = cls(address, channel, info, attaches_pools, executor)
+            request = registration(executor, session_id, attaches_pools, engine_budgets)
+            info = await _register(channel, address, request, timeout_s)
+            session = cls(address, channel, info, request)
             await session._open_stream()
         except BaseException:
             await channel.close()
@@ -161,24 +162,18 @@ class Session(FactsMixin):
             self._reconnecting = asyncio.ensure_future(self._reconnect())
 
     async def _reconnect(self) -> None:
-        self.info = await _register(
-            self._channel, self.address, self._executor, self._attaches_pools, self._book.session_id, None
-        )
+        self._registration.session_id = self._book.session_id
+        self.info = await _register(self._channel, self.address, self._registration, None)
         await self._open_stream()
 
 
 async def _register(
     channel: grpc.aio.Channel,
     address: str,
-    executor: str,
-    attaches_pools: bool,
-    session_id: str,
+    request: pb.RegisterSessionRequest,
     timeout_s: float | None,
 ) -> SessionInfo:
     stub = SchedulerServiceStub(channel)
-    request = pb.RegisterSessionRequest(
-        executor=executor, session_id=session_id, attaches_pools=attaches_pools
-    )
 
     async def once() -> SessionInfo:
         try:

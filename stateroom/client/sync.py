@@ -13,7 +13,7 @@ from stateroom.channel import open_sync_channel
 from stateroom.client.book import SessionBook
 from stateroom.client.decisions import Decisions, SessionInfo
 from stateroom.client.facts import FactsMixin
-from stateroom.client.registration import PATIENCE, is_worth_waiting, stop_after, translated
+from stateroom.client.registration import PATIENCE, is_worth_waiting, registration, stop_after, translated
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 
@@ -50,13 +50,12 @@ class SyncSession(FactsMixin):
     """Made by `connect`. One thread uses it at a time."""
 
     def __init__(
-        self, address: str, channel: grpc.Channel, info: SessionInfo, attaches_pools: bool, executor: str
+        self, address: str, channel: grpc.Channel, info: SessionInfo, request: pb.RegisterSessionRequest
     ) -> None:
         self.address = address
         self.info = info
         self._book = SessionBook(info.session_id)
-        self._executor = executor
-        self._attaches_pools = attaches_pools
+        self._registration = request
         self._channel = channel
         self._stub = SchedulerServiceStub(channel)
         self._stream: _Stream | None = None
@@ -71,19 +70,19 @@ class SyncSession(FactsMixin):
         *,
         executor: str,
         attaches_pools: bool = False,
+        engine_budgets: bool = False,
         session_id: str = "",
         timeout_s: float | None = None,
     ) -> SyncSession:
         """As Session.connect; KeyboardInterrupt ends the wait at once."""
         channel = open_sync_channel(address)
         try:
-            info = _register(
-                channel, address, executor, attaches_pools, session_id, timeout_s, threading.Event()
-            )
+            request = registration(executor, session_id, attaches_pools, engine_budgets)
+            info = _register(channel, address, request, timeout_s, threading.Event())
         except BaseException:
             channel.close()
             raise
-        session = cls(address, channel, info, attaches_pools, executor)
+        session = cls(address, channel, info, request)
         session._stream = _Stream(session._stub, session._book.whole_list())
         return session
 
@@ -140,15 +139,8 @@ class SyncSession(FactsMixin):
             self._reconnecting.start()
 
     def _reconnect(self) -> None:
-        self._registered = _register(
-            self._channel,
-            self.address,
-            self._executor,
-            self._attaches_pools,
-            self._book.session_id,
-            None,
-            self._closed,
-        )
+        self._registration.session_id = self._book.session_id
+        self._registered = _register(self._channel, self.address, self._registration, None, self._closed)
 
     def _take_up_reconnect(self) -> None:
         """In the caller's thread, so that the book has one user."""
@@ -160,16 +152,11 @@ class SyncSession(FactsMixin):
 def _register(
     channel: grpc.Channel,
     address: str,
-    executor: str,
-    attaches_pools: bool,
-    session_id: str,
+    request: pb.RegisterSessionRequest,
     timeout_s: float | None,
     closed: threading.Event,
 ) -> SessionInfo:
     stub = SchedulerServiceStub(channel)
-    request = pb.RegisterSessionRequest(
-        executor=executor, session_id=session_id, attaches_pools=attaches_pools
-    )
 
     def once() -> SessionInfo:
         try:

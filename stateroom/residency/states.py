@@ -56,6 +56,7 @@ class SequenceEvent(StrEnum):
 
     CHOSEN = "a slot was chosen and bound"
     TAKEN_BACK = "a rank refused the bind or was lost before the grant was told"
+    TAKEN_BACK_KEPT = "the same, its state is in host memory"
     GRANTED_CONTEXT = "granted, starts with a context chunk"
     GRANTED_INIT = "granted, waits for its transfer"
     CONTEXT_DONE = "last context chunk computed"
@@ -100,6 +101,7 @@ TRANSITIONS: Mapping[tuple[SequenceState, SequenceEvent], SequenceState] = Mappi
     {
         (_S.WAITING, _E.CHOSEN): _S.BINDING,
         (_S.BINDING, _E.TAKEN_BACK): _S.WAITING,
+        (_S.BINDING, _E.TAKEN_BACK_KEPT): _S.SUSPENDED_HOST,
         (_S.BINDING, _E.GRANTED_CONTEXT): _S.CONTEXT,
         (_S.BINDING, _E.GRANTED_INIT): _S.GENERATION_INIT,
         (_S.CONTEXT, _E.CONTEXT_DONE): _S.DECODE,

@@ -83,6 +83,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The service stops. UNAVAILABLE."""
     ERROR_REASON_RANK_MISMATCH: _ErrorReason.ValueType  # 27
     """The group has a rank that has no such number or whose layout is not the expected one. FAILED_PRECONDITION."""
+    ERROR_REASON_KV_EXCEEDS_POOL: _ErrorReason.ValueType  # 28
+    """Its full length needs more KV pages than the engine has. FAILED_PRECONDITION."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Everything that either service refuses a call with, and the reason of a rejected arrival."""
@@ -145,4 +147,6 @@ ERROR_REASON_DRAINING: ErrorReason.ValueType  # 26
 """The service stops. UNAVAILABLE."""
 ERROR_REASON_RANK_MISMATCH: ErrorReason.ValueType  # 27
 """The group has a rank that has no such number or whose layout is not the expected one. FAILED_PRECONDITION."""
+ERROR_REASON_KV_EXCEEDS_POOL: ErrorReason.ValueType  # 28
+"""Its full length needs more KV pages than the engine has. FAILED_PRECONDITION."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

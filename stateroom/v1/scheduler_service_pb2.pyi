@@ -23,6 +23,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Budgets:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _BudgetsEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Budgets.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    BUDGETS_UNSPECIFIED: _Budgets.ValueType  # 0
+    """Not set: BUDGETS_STATEROOM."""
+    BUDGETS_STATEROOM: _Budgets.ValueType  # 1
+    """Stateroom plans chunks, tokens and KV pages."""
+    BUDGETS_ENGINE: _Budgets.ValueType  # 2
+    """The engine does; Stateroom grants residency only, progress is reported."""
+
+class Budgets(_Budgets, metaclass=_BudgetsEnumTypeWrapper):
+    """Who plans the work of a step (rule A8)."""
+
+BUDGETS_UNSPECIFIED: Budgets.ValueType  # 0
+"""Not set: BUDGETS_STATEROOM."""
+BUDGETS_STATEROOM: Budgets.ValueType  # 1
+"""Stateroom plans chunks, tokens and KV pages."""
+BUDGETS_ENGINE: Budgets.ValueType  # 2
+"""The engine does; Stateroom grants residency only, progress is reported."""
+Global___Budgets: _TypeAlias = Budgets  # noqa: Y015
+
 class _TransferEvent:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -60,6 +84,7 @@ class RegisterSessionRequest(_message.Message):
     EXECUTOR_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     ATTACHES_POOLS_FIELD_NUMBER: _builtins.int
+    BUDGETS_FIELD_NUMBER: _builtins.int
     executor: _builtins.str
     """Name for people, 1 to 128 printable characters."""
     session_id: _builtins.str
@@ -68,16 +93,19 @@ class RegisterSessionRequest(_message.Message):
     """True if workers attach the pools: a restarted rank then stays pending until its worker has
     reported attached (rule D2).
     """
+    budgets: Global___Budgets.ValueType
+    """Who plans chunks and KV pages; UNSPECIFIED is BUDGETS_STATEROOM."""
     def __init__(
         self,
         *,
         executor: _builtins.str = ...,
         session_id: _builtins.str = ...,
         attaches_pools: _builtins.bool = ...,
+        budgets: Global___Budgets.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attaches_pools", b"attaches_pools", "executor", b"executor", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attaches_pools", b"attaches_pools", "budgets", b"budgets", "executor", b"executor", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -195,6 +223,9 @@ class Arrival(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     ENGINE_HOLD_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    DEADLINE_MS_FIELD_NUMBER: _builtins.int
+    CHUNK_BOUNDARIES_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.str
     """Unique in the group while it lives: 1 to 128 of letters, digits, '.', '_', ':', '-', '/'."""
     kind: _types_pb2.SequenceKind.ValueType
@@ -213,6 +244,14 @@ class Arrival(_message.Message):
     """Set while the engine itself is not ready for it (grammar, LoRA, encoder): its word. The sequence
     waits with reason ENGINE until it is named in ready.
     """
+    tenant: _builtins.str
+    """Whose share of the group it counts against (rule A4). Empty is a tenant too."""
+    deadline_ms: _builtins.int
+    """Longest wait from its arrival in ms; 0 takes the group's."""
+    @_builtins.property
+    def chunk_boundaries(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Positions of the prompt at which a chunk has to end, ascending (rule A8)."""
+
     def __init__(
         self,
         *,
@@ -224,10 +263,13 @@ class Arrival(_message.Message):
         priority: _builtins.int = ...,
         traceparent: _builtins.str = ...,
         engine_hold: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        deadline_ms: _builtins.int = ...,
+        chunk_boundaries: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_demand", b"_demand", "demand", b"demand"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_demand", b"_demand", "demand", b"demand", "engine_hold", b"engine_hold", "kind", b"kind", "max_output_tokens", b"max_output_tokens", "priority", b"priority", "prompt_tokens", b"prompt_tokens", "sequence_id", b"sequence_id", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_demand", b"_demand", "chunk_boundaries", b"chunk_boundaries", "deadline_ms", b"deadline_ms", "demand", b"demand", "engine_hold", b"engine_hold", "kind", b"kind", "max_output_tokens", b"max_output_tokens", "priority", b"priority", "prompt_tokens", b"prompt_tokens", "sequence_id", b"sequence_id", "tenant", b"tenant", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__demand: _TypeAlias = _typing.Literal["demand"]  # noqa: Y015
     _WhichOneofArgType__demand: _TypeAlias = _typing.Literal["_demand", b"_demand"]  # noqa: Y015
@@ -245,12 +287,15 @@ class Finish(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     LAST_STEP_FIELD_NUMBER: _builtins.int
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    KEEP_AS_CACHE_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.str
     """Which."""
     last_step: _builtins.int
     """Last step issued that touches the slot: it is reusable once completed_step reaches it (rule C2)."""
     output_tokens: _builtins.int
     """Tokens generated."""
+    keep_as_cache: _builtins.bool
+    """True: the state stays in its slot as a cache, until the slot is needed (Reclaim) or finished again."""
     @_builtins.property
     def generation(self) -> _types_pb2.Generation:
         """The ownership that ends; a stale one is refused, counted and changes nothing (rules C3, D5)."""
@@ -262,10 +307,11 @@ class Finish(_message.Message):
         generation: _types_pb2.Generation | None = ...,
         last_step: _builtins.int = ...,
         output_tokens: _builtins.int = ...,
+        keep_as_cache: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "last_step", b"last_step", "output_tokens", b"output_tokens", "sequence_id", b"sequence_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "keep_as_cache", b"keep_as_cache", "last_step", b"last_step", "output_tokens", b"output_tokens", "sequence_id", b"sequence_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -378,10 +424,13 @@ class LetGo(_message.Message):
     SEQUENCE_ID_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     LAST_STEP_FIELD_NUMBER: _builtins.int
+    STATE_KEPT_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.str
     """Which."""
     last_step: _builtins.int
     """Last step issued that touched the slot."""
+    state_kept: _builtins.bool
+    """True: the executor moved the state to host memory; the sequence goes on from it in a new slot."""
     @_builtins.property
     def generation(self) -> _types_pb2.Generation:
         """The lost ownership."""
@@ -392,14 +441,163 @@ class LetGo(_message.Message):
         sequence_id: _builtins.str = ...,
         generation: _types_pb2.Generation | None = ...,
         last_step: _builtins.int = ...,
+        state_kept: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "last_step", b"last_step", "sequence_id", b"sequence_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "last_step", b"last_step", "sequence_id", b"sequence_id", "state_kept", b"state_kept"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LetGo: _TypeAlias = LetGo  # noqa: Y015
+
+@_typing.final
+class EnginePreempted(_message.Message):
+    """The engine stopped a resident by itself (its own memory ran out). The place in the queue is kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_ID_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    LAST_STEP_FIELD_NUMBER: _builtins.int
+    STATE_KEPT_FIELD_NUMBER: _builtins.int
+    sequence_id: _builtins.str
+    """Which."""
+    last_step: _builtins.int
+    """Last step issued that touched the slot."""
+    state_kept: _builtins.bool
+    """As in LetGo."""
+    @_builtins.property
+    def generation(self) -> _types_pb2.Generation:
+        """Its ownership, which ends."""
+
+    def __init__(
+        self,
+        *,
+        sequence_id: _builtins.str = ...,
+        generation: _types_pb2.Generation | None = ...,
+        last_step: _builtins.int = ...,
+        state_kept: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "last_step", b"last_step", "sequence_id", b"sequence_id", "state_kept", b"state_kept"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnginePreempted: _TypeAlias = EnginePreempted  # noqa: Y015
+
+@_typing.final
+class AllStatesVoid(_message.Message):
+    """Weights were updated, or the engine sleeps: no state of the session is valid any more. Every resident
+    is computed again, in its place.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LAST_STEP_FIELD_NUMBER: _builtins.int
+    last_step: _builtins.int
+    """Last step issued."""
+    def __init__(
+        self,
+        *,
+        last_step: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_step", b"last_step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllStatesVoid: _TypeAlias = AllStatesVoid  # noqa: Y015
+
+@_typing.final
+class DemandChange(_message.Message):
+    """A waiting sequence needs another number of slots."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_ID_FIELD_NUMBER: _builtins.int
+    DEMAND_FIELD_NUMBER: _builtins.int
+    sequence_id: _builtins.str
+    """Which."""
+    demand: _builtins.int
+    """Slots at once from now on."""
+    def __init__(
+        self,
+        *,
+        sequence_id: _builtins.str = ...,
+        demand: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["demand", b"demand", "sequence_id", b"sequence_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DemandChange: _TypeAlias = DemandChange  # noqa: Y015
+
+@_typing.final
+class Progress(_message.Message):
+    """How far a context is, for a session whose engine plans its own chunks (BUDGETS_ENGINE)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_ID_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    COMPUTED_TOKENS_FIELD_NUMBER: _builtins.int
+    sequence_id: _builtins.str
+    """Which."""
+    computed_tokens: _builtins.int
+    """Context tokens computed."""
+    @_builtins.property
+    def generation(self) -> _types_pb2.Generation:
+        """Its ownership."""
+
+    def __init__(
+        self,
+        *,
+        sequence_id: _builtins.str = ...,
+        generation: _types_pb2.Generation | None = ...,
+        computed_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["computed_tokens", b"computed_tokens", "generation", b"generation", "sequence_id", b"sequence_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Progress: _TypeAlias = Progress  # noqa: Y015
+
+@_typing.final
+class KvPages(_message.Message):
+    """The engine's KV pages as of this message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_TOKENS_FIELD_NUMBER: _builtins.int
+    TOTAL_PAGES_FIELD_NUMBER: _builtins.int
+    FREE_PAGES_FIELD_NUMBER: _builtins.int
+    page_tokens: _builtins.int
+    """Tokens of a page, >= 1."""
+    total_pages: _builtins.int
+    """Pages of the engine."""
+    free_pages: _builtins.int
+    """Pages nobody uses."""
+    def __init__(
+        self,
+        *,
+        page_tokens: _builtins.int = ...,
+        total_pages: _builtins.int = ...,
+        free_pages: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_pages", b"free_pages", "page_tokens", b"page_tokens", "total_pages", b"total_pages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KvPages: _TypeAlias = KvPages  # noqa: Y015
 
 @_typing.final
 class Attached(_message.Message):
@@ -520,6 +718,11 @@ class StepRequest(_message.Message):
     ATTACHED_FIELD_NUMBER: _builtins.int
     FULL_FIELD_NUMBER: _builtins.int
     READY_FIELD_NUMBER: _builtins.int
+    KV_PAGES_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    PREEMPTED_FIELD_NUMBER: _builtins.int
+    ALL_STATES_VOID_FIELD_NUMBER: _builtins.int
+    DEMAND_CHANGES_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session; REQUIRED in the first message of a stream, ignored later."""
     delta_number: _builtins.int
@@ -572,6 +775,26 @@ class StepRequest(_message.Message):
     def ready(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Held back or declined sequences that the engine is ready for now: their ids."""
 
+    @_builtins.property
+    def kv_pages(self) -> Global___KvPages:
+        """KV pages; a session that reports them once is held to them (reason KV_PAGES)."""
+
+    @_builtins.property
+    def progress(self) -> _containers.RepeatedCompositeFieldContainer[Global___Progress]:
+        """Progress of contexts, BUDGETS_ENGINE only."""
+
+    @_builtins.property
+    def preempted(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnginePreempted]:
+        """Residents that the engine stopped."""
+
+    @_builtins.property
+    def all_states_void(self) -> Global___AllStatesVoid:
+        """All states of the session are void."""
+
+    @_builtins.property
+    def demand_changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___DemandChange]:
+        """Other demands."""
+
     def __init__(
         self,
         *,
@@ -590,13 +813,27 @@ class StepRequest(_message.Message):
         attached: _abc.Iterable[Global___Attached] | None = ...,
         full: _builtins.bool = ...,
         ready: _abc.Iterable[_builtins.str] | None = ...,
+        kv_pages: Global___KvPages | None = ...,
+        progress: _abc.Iterable[Global___Progress] | None = ...,
+        preempted: _abc.Iterable[Global___EnginePreempted] | None = ...,
+        all_states_void: Global___AllStatesVoid | None = ...,
+        demand_changes: _abc.Iterable[Global___DemandChange] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_list", b"_list", "list", b"list"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_all_states_void", b"_all_states_void", "_kv_pages", b"_kv_pages", "_list", b"_list", "all_states_void", b"all_states_void", "kv_pages", b"kv_pages", "list", b"list"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_list", b"_list", "arrivals", b"arrivals", "attached", b"attached", "cancels", b"cancels", "completed_step", b"completed_step", "delta_number", b"delta_number", "finishes", b"finishes", "full", b"full", "grant_answers", b"grant_answers", "let_go", b"let_go", "list", b"list", "ready", b"ready", "session_id", b"session_id", "step", b"step", "suspensions", b"suspensions", "transfers", b"transfers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_all_states_void", b"_all_states_void", "_kv_pages", b"_kv_pages", "_list", b"_list", "all_states_void", b"all_states_void", "arrivals", b"arrivals", "attached", b"attached", "cancels", b"cancels", "completed_step", b"completed_step", "delta_number", b"delta_number", "demand_changes", b"demand_changes", "finishes", b"finishes", "full", b"full", "grant_answers", b"grant_answers", "kv_pages", b"kv_pages", "let_go", b"let_go", "list", b"list", "preempted", b"preempted", "progress", b"progress", "ready", b"ready", "session_id", b"session_id", "step", b"step", "suspensions", b"suspensions", "transfers", b"transfers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__all_states_void: _TypeAlias = _typing.Literal["all_states_void"]  # noqa: Y015
+    _WhichOneofArgType__all_states_void: _TypeAlias = _typing.Literal["_all_states_void", b"_all_states_void"]  # noqa: Y015
+    _WhichOneofReturnType__kv_pages: _TypeAlias = _typing.Literal["kv_pages"]  # noqa: Y015
+    _WhichOneofArgType__kv_pages: _TypeAlias = _typing.Literal["_kv_pages", b"_kv_pages"]  # noqa: Y015
     _WhichOneofReturnType__list: _TypeAlias = _typing.Literal["list"]  # noqa: Y015
     _WhichOneofArgType__list: _TypeAlias = _typing.Literal["_list", b"_list"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__all_states_void) -> _WhichOneofReturnType__all_states_void | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__kv_pages) -> _WhichOneofReturnType__kv_pages | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__list) -> _WhichOneofReturnType__list | None: ...
 
 Global___StepRequest: _TypeAlias = StepRequest  # noqa: Y015
@@ -611,12 +848,15 @@ class Grant(_message.Message):
     HANDLES_FIELD_NUMBER: _builtins.int
     WAIT_MS_FIELD_NUMBER: _builtins.int
     NEEDS_CLEAR_FIELD_NUMBER: _builtins.int
+    COMPUTED_TOKENS_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.str
     """Which."""
     wait_ms: _builtins.int
     """Time from arrival to the choice of the slot."""
     needs_clear: _builtins.bool
     """The worker clears the row before its first use (memory_work = worker)."""
+    computed_tokens: _builtins.int
+    """> 0: its state is in the executor's host memory; restore it into the slot and go on from here."""
     @_builtins.property
     def handles(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Handle]:
         """One handle a slot of its demand, all with one generation."""
@@ -628,10 +868,11 @@ class Grant(_message.Message):
         handles: _abc.Iterable[_types_pb2.Handle] | None = ...,
         wait_ms: _builtins.int = ...,
         needs_clear: _builtins.bool = ...,
+        computed_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["handles", b"handles", "needs_clear", b"needs_clear", "sequence_id", b"sequence_id", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["computed_tokens", b"computed_tokens", "handles", b"handles", "needs_clear", b"needs_clear", "sequence_id", b"sequence_id", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -736,6 +977,70 @@ class Recompute(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Recompute: _TypeAlias = Recompute  # noqa: Y015
+
+@_typing.final
+class Preemption(_message.Message):
+    """Stop a resident: a sequence of higher priority needs its slot (rule A4). The executor answers LetGo."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_ID_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    KEEP_STATE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    sequence_id: _builtins.str
+    """Which."""
+    keep_state: _builtins.bool
+    """True: move the state to host memory if that is possible (LetGo.state_kept), else it is computed again."""
+    message: _builtins.str
+    """One sentence for whom."""
+    @_builtins.property
+    def generation(self) -> _types_pb2.Generation:
+        """The ownership that ends."""
+
+    def __init__(
+        self,
+        *,
+        sequence_id: _builtins.str = ...,
+        generation: _types_pb2.Generation | None = ...,
+        keep_state: _builtins.bool = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "keep_state", b"keep_state", "message", b"message", "sequence_id", b"sequence_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Preemption: _TypeAlias = Preemption  # noqa: Y015
+
+@_typing.final
+class Reclaim(_message.Message):
+    """A cached state's slot is needed: the executor forgets it and answers Finish."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_ID_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    sequence_id: _builtins.str
+    """Which."""
+    @_builtins.property
+    def generation(self) -> _types_pb2.Generation:
+        """Its ownership."""
+
+    def __init__(
+        self,
+        *,
+        sequence_id: _builtins.str = ...,
+        generation: _types_pb2.Generation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "sequence_id", b"sequence_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Reclaim: _TypeAlias = Reclaim  # noqa: Y015
 
 @_typing.final
 class LaneReason(_message.Message):
@@ -852,6 +1157,8 @@ class StepResponse(_message.Message):
     ATTACH_FIELD_NUMBER: _builtins.int
     CANCELLED_FIELD_NUMBER: _builtins.int
     AGREED_FIELD_NUMBER: _builtins.int
+    PREEMPTIONS_FIELD_NUMBER: _builtins.int
+    RECLAIM_FIELD_NUMBER: _builtins.int
     step: _builtins.int
     """Step that is answered, 0 in a push."""
     term: _builtins.int
@@ -906,6 +1213,14 @@ class StepResponse(_message.Message):
     def agreed(self) -> _types_pb2.Residency:
         """Agreement as it is now, set when it changed since the last response."""
 
+    @_builtins.property
+    def preemptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Preemption]:
+        """Residents to stop."""
+
+    @_builtins.property
+    def reclaim(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reclaim]:
+        """Cached states to forget."""
+
     def __init__(
         self,
         *,
@@ -926,10 +1241,12 @@ class StepResponse(_message.Message):
         attach: _abc.Iterable[Global___RankAddress] | None = ...,
         cancelled: _abc.Iterable[_builtins.str] | None = ...,
         agreed: _types_pb2.Residency | None = ...,
+        preemptions: _abc.Iterable[Global___Preemption] | None = ...,
+        reclaim: _abc.Iterable[Global___Reclaim] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_agreed", b"_agreed", "agreed", b"agreed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agreed", b"_agreed", "acknowledged_delta", b"acknowledged_delta", "agreed", b"agreed", "attach", b"attach", "binding_count", b"binding_count", "cancelled", b"cancelled", "chunks", b"chunks", "decode_count", b"decode_count", "grants", b"grants", "lanes", b"lanes", "queued", b"queued", "recompute", b"recompute", "rejections", b"rejections", "residents_count", b"residents_count", "step", b"step", "term", b"term", "waiters", b"waiters", "waiting_count", b"waiting_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agreed", b"_agreed", "acknowledged_delta", b"acknowledged_delta", "agreed", b"agreed", "attach", b"attach", "binding_count", b"binding_count", "cancelled", b"cancelled", "chunks", b"chunks", "decode_count", b"decode_count", "grants", b"grants", "lanes", b"lanes", "preemptions", b"preemptions", "queued", b"queued", "reclaim", b"reclaim", "recompute", b"recompute", "rejections", b"rejections", "residents_count", b"residents_count", "step", b"step", "term", b"term", "waiters", b"waiters", "waiting_count", b"waiting_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__agreed: _TypeAlias = _typing.Literal["agreed"]  # noqa: Y015
     _WhichOneofArgType__agreed: _TypeAlias = _typing.Literal["_agreed", b"_agreed"]  # noqa: Y015

@@ -148,7 +148,9 @@ class _SequenceStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Sequenc
     SEQUENCE_STATE_SUSPENDED_HOST: _SequenceState.ValueType  # 10
     """Suspended, the state is in host memory; holds no slot."""
     SEQUENCE_STATE_LOST: _SequenceState.ValueType  # 11
-    """Told to recompute, the executor has not let go of the old slot yet; holds a slot."""
+    """Told to recompute or preempted, the executor has not let go of the slot yet; holds a slot."""
+    SEQUENCE_STATE_CACHED: _SequenceState.ValueType  # 12
+    """Finished, the state is kept as a cache until somebody needs the slot; holds a slot."""
 
 class SequenceState(_SequenceState, metaclass=_SequenceStateEnumTypeWrapper):
     """Life of a sequence, as classified by the one table of rule A3."""
@@ -176,7 +178,9 @@ SEQUENCE_STATE_RETIRING: SequenceState.ValueType  # 9
 SEQUENCE_STATE_SUSPENDED_HOST: SequenceState.ValueType  # 10
 """Suspended, the state is in host memory; holds no slot."""
 SEQUENCE_STATE_LOST: SequenceState.ValueType  # 11
-"""Told to recompute, the executor has not let go of the old slot yet; holds a slot."""
+"""Told to recompute or preempted, the executor has not let go of the slot yet; holds a slot."""
+SEQUENCE_STATE_CACHED: SequenceState.ValueType  # 12
+"""Finished, the state is kept as a cache until somebody needs the slot; holds a slot."""
 Global___SequenceState: _TypeAlias = SequenceState  # noqa: Y015
 
 class _SlotState:

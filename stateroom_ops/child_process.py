@@ -90,5 +90,6 @@ class Child:
     def obituary(self, code: int) -> str:
         """One sentence: who, how, its last words, where the rest is."""
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        words = self.last_words()
+        sent = code in (-signal.SIGKILL, -signal.SIGTERM)  # from outside: it had no time to say anything
+        words = "" if sent else self.last_words()
         return f"{self.name} {how}{': ' + words if words else ''} (log: {self.log})"

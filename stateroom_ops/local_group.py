@@ -45,7 +45,7 @@ class LocalGroup:
         self._children: dict[int, Child] = {}
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._watching: set[asyncio.Task[None]] = set()
-        self._died: asyncio.Queue[str] = asyncio.Queue()
+        self._died: asyncio.Queue[tuple[int | None, str]] = asyncio.Queue()
         self.scheduler_ended = asyncio.Event()
 
     @property
@@ -100,7 +100,7 @@ class LocalGroup:
                 {ready, death}, timeout=seconds_max, return_when=asyncio.FIRST_COMPLETED
             )
             if death in done:
-                raise LocalGroupError(death.result())
+                raise LocalGroupError(death.result()[1])
             if ready not in done:
                 raise LocalGroupError(
                     f"group {self.settings.name!r} is not ready after {seconds_max:g} s: "
@@ -111,8 +111,8 @@ class LocalGroup:
             ready.cancel()
             death.cancel()
 
-    async def next_death(self) -> str:
-        """Waits for a process that ends by itself; the sentence about it."""
+    async def next_death(self) -> tuple[int | None, str]:
+        """Waits for a process that ends by itself: its rank (None for the scheduler), the sentence."""
         return await self._died.get()
 
     def kill(self, rank: int) -> None:
@@ -164,7 +164,7 @@ class LocalGroup:
         if not child.stopping:
             if key == SCHEDULER:
                 self.scheduler_ended.set()
-            self._died.put_nowait(child.obituary(code))
+            self._died.put_nowait((None if key == SCHEDULER else key, child.obituary(code)))
 
     def _record(self) -> None:
         settings = self.settings

@@ -10,22 +10,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from stateroom.client import Chunk, Decisions, Grant, Recompute, Session
+from stateroom.client import Decisions, Grant, Recompute, Session
 from stateroom.residency.reasons import WaitReason
 from stateroom_ops.replay_clock import Clock
+from stateroom_ops.replay_model import StampingModel
 from stateroom_ops.replay_pools import ReplayPools
-from stateroom_ops.replay_rows import DecodingRows
 from stateroom_ops.replay_tally import ReplayTally
 from stateroom_ops.replay_waits import WaitBook
-from stateroom_ops.stamps import Rows, id_hash
 from stateroom_ops.traces import TraceRequest
 
 __all__ = ["ReplayExecutor", "sequence_name"]
 
 STALL_SECONDS_MAX = 120.0
 SCRUBBING = WaitReason.SCRUBBING.value
+RANK_PENDING = WaitReason.RANK_PENDING.value
 SETTLE_SECONDS_MAX = 1.0
 IDLE_WAIT_SECONDS = 0.05  # how long to listen for a push where nothing runs
 
@@ -33,12 +32,6 @@ IDLE_WAIT_SECONDS = 0.05  # how long to listen for a push where nothing runs
 def sequence_name(run: str, number: int) -> str:
     """Id of the n-th request of a run."""
     return f"{run}-{number:06d}"
-
-
-@dataclass(slots=True)
-class _Running:
-    slots: tuple[int, ...]
-    request: TraceRequest
 
 
 class ReplayExecutor:
@@ -62,19 +55,13 @@ class ReplayExecutor:
     ) -> None:
         self.tally = ReplayTally()
         self._session, self._pools, self._clock = session, pools, clock
-        self._run_name, self._traceparent_of, self._on_end, self._on_step = (
-            run,
-            traceparent_of,
-            on_end,
-            on_step,
-        )
-        self._on_event = on_event
+        self._run_name, self._traceparent_of = run, traceparent_of
+        self._on_end, self._on_event, self._on_step = on_end, on_event, on_step
         self._waits = WaitBook(session, self.tally)
-        self._running: dict[str, _Running] = {}
-        self._decoding = DecodingRows()
-        self._requests: dict[str, TraceRequest] = {}
+        self._model = StampingModel(pools, self.tally)
+        self._output_tokens: dict[str, int] = {}
         self._last_step = 0
-        self._away = False
+        self._away = self._pending = False
         self._moved_at = time.monotonic()
 
     async def run(self, requests: Sequence[TraceRequest]) -> ReplayTally:
@@ -112,7 +99,7 @@ class ReplayExecutor:
         except ValueError:  # a negative length does not even fit in the message
             self._reject(name, "INVALID_REQUEST")
             return
-        self._requests[name] = request
+        self._output_tokens[name] = request.output_tokens
         self._waits.arrived(name, self._clock.now_ms)
 
     async def _step(self) -> None:
@@ -131,6 +118,7 @@ class ReplayExecutor:
             await self._settle()
         self._waits.told(self._session.held, self._clock.now_ms)
         self._waits.sample(self._clock.now_ms)
+        self._say_pending()
         if decisions.away:
             await asyncio.sleep(IDLE_WAIT_SECONDS)
 
@@ -144,25 +132,46 @@ class ReplayExecutor:
             await self._session.settle()
 
     async def _apply(self, decisions: Decisions) -> None:
+        self._say_away(decisions.away)
+        if decisions.attach:
+            await self._attach_new(decisions)
+        # a grant may stand beside its own loss or cancel, where it was pushed and then overtaken
+        overtaken = {*(lost.sequence_id for lost in decisions.recompute), *decisions.cancelled}
+        for grant in decisions.grants:
+            self._start(grant, check=grant.sequence_id not in overtaken)
         lost = [recompute for recompute in decisions.recompute if self._lose(recompute)]
         if lost:
             self._event(f"{len(lost)} sequences are computed again ({lost[0].message})")
-        if decisions.away != self._away:
-            self._away = decisions.away
-            self._event("the scheduler is away: what runs goes on" if self._away else "the scheduler is back")
-        if decisions.attach:
-            await self._attach_new(decisions)
         for rejection in decisions.rejections:
             self._waits.ended(rejection.sequence_id)
             self._reject(rejection.sequence_id, rejection.reason)
         for name in decisions.cancelled:
             self._cancel(name)
-        for grant in decisions.grants:
-            self._start(grant)
         self._decode()
-        self._prefill(decisions.chunks)
-        if decisions.grants or decisions.chunks or decisions.rejections or len(self._decoding):
+        self._model.prefill(decisions.chunks)
+        if decisions.grants or decisions.chunks or decisions.rejections or self._model.decoding_count:
             self._moved_at = time.monotonic()
+
+    def _decode(self) -> None:
+        for name, output_tokens in self._model.decode():
+            self._session.finish(name, output_tokens=output_tokens)
+            self.tally.finished += 1
+            self._on_end(name, "finished")
+
+    def _say_away(self, away: bool) -> None:
+        if away != self._away:
+            self._away = away
+            self._event("the scheduler is away: what runs goes on" if away else "the scheduler is back")
+
+    def _say_pending(self) -> None:
+        pending = self._waits.first_reason() == RANK_PENDING
+        if pending != self._pending:
+            self._pending = pending
+            self._event(
+                "a rank is pending: new admissions wait (RANK_PENDING), what runs goes on"
+                if pending
+                else "every rank is there: admissions go on"
+            )
 
     # ---- what the decisions say ----
 
@@ -174,10 +183,9 @@ class ReplayExecutor:
             )
 
     def _lose(self, lost: Recompute) -> bool:
-        if self._running.pop(lost.sequence_id, None) is None:
+        if not self._model.stop(lost.sequence_id):
             return False
         self.tally.recomputed += 1
-        self._decoding.leave(lost.sequence_id)
         self._session.let_go(lost.sequence_id)
         self._waits.arrived(lost.sequence_id, self._clock.now_ms)
         return True
@@ -194,67 +202,14 @@ class ReplayExecutor:
     def _cancel(self, name: str) -> None:
         self.tally.cancelled += 1
         self._waits.ended(name)
-        if self._running.pop(name, None) is not None:
-            self._decoding.leave(name)
+        if self._model.stop(name):
             self._session.finish(name)
         self._on_end(name, "cancelled")
 
-    def _start(self, grant: Grant) -> None:
+    def _start(self, grant: Grant, *, check: bool) -> None:
         name = grant.sequence_id
         self._waits.told((name,), self._clock.now_ms, at_once=not grant.wait_ms)
-        for fault in self._pools.faults_of_grant(grant):
-            self.tally.fail(fault)
-        self._running[name] = _Running(tuple(h.slot for h in grant.handles), self._requests[name])
-
-    # ---- the model's work ----
-
-    def _prefill(self, chunks: Sequence[Chunk]) -> None:
-        present = [chunk for chunk in chunks if chunk.sequence_id in self._running]
-        for chunk in chunks:
-            if chunk.sequence_id not in self._running:
-                self.tally.fail(f"{chunk.sequence_id}: a chunk came for a sequence that holds no slot here")
-        later = [chunk for chunk in present if chunk.start]
-        if later:
-            self._check(self._rows(later, [c.start for c in later]), [c.sequence_id for c in later])
-        if present:
-            self._pools.write(self._rows(present, [c.start + c.tokens for c in present]))
-        for chunk in present:
-            self.tally.tokens_context += chunk.tokens
-            if chunk.last:
-                running = self._running[chunk.sequence_id]
-                self._decoding.join(
-                    chunk.sequence_id,
-                    running.slots,
-                    chunk.start + chunk.tokens,
-                    running.request.output_tokens,
-                )
-
-    def _rows(self, chunks: Sequence[Chunk], counts: Sequence[int]) -> Rows:
-        slots, hashes, tokens = [], [], []
-        for chunk, count in zip(chunks, counts, strict=True):
-            for slot in self._running[chunk.sequence_id].slots:
-                slots.append(slot)
-                hashes.append(id_hash(chunk.sequence_id))
-                tokens.append(count)
-        return Rows.of(slots, hashes, tokens)
-
-    def _check(self, rows: Rows, names: list[str]) -> None:
-        for fault in self._pools.faults_of_rows(rows, names):
-            self.tally.fail(fault)
-
-    def _decode(self) -> None:
-        if not len(self._decoding):
-            return
-        self._check(self._decoding.rows, self._decoding.row_names)
-        self.tally.tokens_generated += len(self._decoding)
-        done = self._decoding.advance()
-        self._pools.write(self._decoding.rows)
-        for name in done:
-            self._decoding.leave(name)
-            request = self._running.pop(name).request
-            self._session.finish(name, output_tokens=request.output_tokens)
-            self.tally.finished += 1
-            self._on_end(name, "finished")
+        self._model.start(grant, self._output_tokens[name], check=check)
 
     # ---- time ----
 

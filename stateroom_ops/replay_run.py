@@ -19,7 +19,7 @@ from stateroom.telemetry import Telemetry, setup_telemetry
 from stateroom_ops.group_settings import GroupSettings
 from stateroom_ops.local_group import LocalGroup
 from stateroom_ops.operator_client import OperatorClient, list_slots
-from stateroom_ops.rank_words import cap_of
+from stateroom_ops.rank_words import cap_of, quota_words
 from stateroom_ops.replay import ReplayExecutor
 from stateroom_ops.replay_clock import RealClock, VirtualClock
 from stateroom_ops.replay_pools import ReplayPools
@@ -76,6 +76,11 @@ class RunningReplay:
             "cap": cap_of(description.agreed),
             "unbounded": description.agreed.WhichOneof("answer") == "unbounded",
             "limiting_ranks": list(description.limiting_ranks),
+            "limiting_because": [
+                f"rank {number}: {quota_words(rank)}"
+                for number, rank in enumerate(description.ranks)
+                if rank.limiting
+            ],
             "sentence": description.sentence,
             "virtual_time": self.plan.speed is None,
             **tally.as_dict(),

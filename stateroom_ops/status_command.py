@@ -26,9 +26,9 @@ def status(connect: str | None, run_dir: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(status_object(address, description), indent=2))
     else:
-        from rich.console import Console
+        from stateroom_ops.terminal import wide_console
 
-        Console(highlight=False).print(status_view(address, description))
+        wide_console().print(status_view(address, description))
 
 
 def _running_address(run_dir: Path | None) -> str:

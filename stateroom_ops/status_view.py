@@ -44,6 +44,7 @@ def status_view(address: str, d: pb.DescribeResidencyResponse) -> Group:
     return Group(
         Text(d.sentence, style="bold"),
         ranks_table(d),
+        *(Text(f"rank {n} {rank.status}") for n, rank in enumerate(d.ranks) if rank.status != "ready"),
         Text(f"resident {d.residents}{f' ({held})' if held else ''}, {d.peak_residents} at most so far"),
         Text(f"waiting {d.waiting}{f': {waits}' if waits else ''}"),
         Text(f"scheduler {address}, term {d.term}", style="dim"),
@@ -67,11 +68,9 @@ def ranks_table(d: pb.DescribeResidencyResponse) -> Table:
 def _row(number: int, rank: pb.RankResidency) -> tuple[str, ...]:
     name = f"{number}{' limits' if rank.limiting else ''}"
     if not rank.HasField("report"):
-        return (name, "pending", "", "", "", "", f"{rank.status} ({rank.address})")
+        return (name, "pending", "", "", "", "", rank.address)
     slots = rank.report.slots
     because = quota_words(rank)
-    if rank.status != "ready":
-        because = f"{rank.status}; {because}"
     if rank.unused_slots:
         because += f"; {rank.unused_slots} slots more than the group uses"
     return (

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
+
+from stateroom_ops.terminal import wide_console
 
 __all__ = ["print_summary"]
 
 
-def print_summary(summary: Mapping[str, Any], console: Console | None = None) -> None:
+def print_summary(summary: Mapping[str, Any]) -> None:
     """Prints it to stdout."""
-    console = console or Console()
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     for name, text in _lines(summary):
         table.add_row(name, text)
-    console.print(table)
+    wide_console().print(table)
 
 
 def _lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -29,6 +29,7 @@ def _lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines = [
         ("cap", cap),
         ("", summary["sentence"]),
+        *(("", because) for because in summary["limiting_because"]),
         ("requests", f"{summary['finished']} of {summary['requests']} finished{_others(summary)}"),
         ("residents", f"{summary['peak_residents']} at most; {summary['peak_waiting']} waiting at most"),
         (

@@ -6,19 +6,31 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-__all__ = ["run_command", "say"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["run_command", "say", "wide_console"]
 
 T = TypeVar("T")
+PLAIN_WIDTH = 140
 INTERRUPTED = 130  # what shells give for SIGINT
 
 
 def say(line: str) -> None:
     """One line for the person at the terminal; stdout stays for results."""
     click.echo(line, err=True)
+
+
+def wide_console() -> Console:
+    """Stdout for tables: as wide as the terminal, and wide enough for a sentence where there is none."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
 
 
 def run_command(work: Coroutine[Any, Any, T], interrupted: str) -> T:

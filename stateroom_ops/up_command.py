@@ -13,23 +13,26 @@ from stateroom_ops.terminal import run_command, say
 
 __all__ = ["up"]
 
+RESTART_AFTER_SECONDS = 1.0  # so that one that dies at once does not spin
+
 
 @click.command(help="Start a scheduler and --tp x --pp ranks as processes on unix sockets. Ctrl-C stops all.")
 @group_options
+@click.option("--restart", is_flag=True, help="Start a rank that dies again.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout once the group is ready.")
-def up(as_json: bool, **flags: Any) -> None:
+def up(restart: bool, as_json: bool, **flags: Any) -> None:
     """The command; exit code 1 if the group does not become ready or its scheduler ends."""
     settings = settings_from("default", **flags)
-    run_command(_run(settings, as_json), "all stopped")
+    run_command(_run(settings, restart, as_json), "all stopped")
 
 
-async def _run(settings: Any, as_json: bool) -> None:
+async def _run(settings: Any, restart: bool, as_json: bool) -> None:
     from stateroom_ops.local_group import LocalGroup, LocalGroupError
 
     say(f"starting group {settings.name!r}: {settings.ranks_count} ranks in {settings.run_dir}")
     async with LocalGroup(settings, say) as group:
         _announce(group, as_json)
-        deaths = asyncio.create_task(_say_deaths(group))
+        deaths = asyncio.create_task(_mourn(group, restart))
         try:
             await group.scheduler_ended.wait()
         finally:
@@ -54,6 +57,13 @@ def _announce(group: Any, as_json: bool) -> None:
     say("Ctrl-C stops all")
 
 
-async def _say_deaths(group: Any) -> None:
+async def _mourn(group: Any, restart: bool) -> None:
+    """Says every death; with --restart a rank comes back, its residents are told to compute again (rule D2)."""
     while True:
-        say(f"{await group.next_death()}; the others stay up")
+        rank, sentence = await group.next_death()
+        if rank is None:
+            continue  # the command ends with the scheduler, and says it then
+        say(f"{sentence}; {'it is started again' if restart else 'the others stay up'}")
+        if restart:
+            await asyncio.sleep(RESTART_AFTER_SECONDS)
+            await group.restart(rank)

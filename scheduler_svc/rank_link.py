@@ -30,6 +30,7 @@ __all__ = ["LinkOwner", "RankLink"]
 
 HEARTBEAT_MS = 500
 SILENT_HEARTBEATS_MAX = 3
+CONNECT_SECONDS_MAX = 2.0
 CALL_SECONDS_MAX = 5.0
 COMMIT_SECONDS_MAX = 120.0  # a big pool is touched page by page
 
@@ -91,7 +92,7 @@ class RankLink:
 
     def _lost(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
-        if self.report is not None or state.attempt_number == 1 or state.attempt_number % 20 == 0:
+        if self.report is not None or state.attempt_number == 1 or state.attempt_number % 30 == 0:
             self._log.warning("rank is not connected, trying again", why=str(error))
         self.report = None
         self._owner.handle(RankLost(self.number, f"at {self.address} is not connected ({error})"))
@@ -111,12 +112,23 @@ class RankLink:
     async def _connect_and_serve(self) -> None:
         self._work = asyncio.Queue()
         try:
+            await self._reach()
             await self._query()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._watch())
                 group.create_task(self._carry_out())
-        except* (grpc.aio.AioRpcError, _Broken, TimeoutError) as errors:
-            raise _Broken(_first_reason(errors)) from None
+        except (grpc.aio.AioRpcError, BaseExceptionGroup) as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # a group that fails while cancelled hides the cancel
+                raise asyncio.CancelledError from None
+            raise _Broken(_reason(error)) from None
+
+    async def _reach(self) -> None:
+        """Waits for the transport, so that only a rank that is there is asked, and traced."""
+        try:
+            await asyncio.wait_for(self._channel.channel_ready(), CONNECT_SECONDS_MAX)
+        except TimeoutError:
+            raise _Broken("nobody answers there") from None
 
     async def _query(self) -> None:
         span = self._spans.asking(self.number, self.address)
@@ -229,10 +241,12 @@ def _facts(report: pb.ResidencyQueryResponse) -> tuple[object, ...]:
     )
 
 
-def _first_reason(errors: BaseExceptionGroup[BaseException]) -> str:
-    first: BaseException = errors
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    if isinstance(first, grpc.aio.AioRpcError):
-        return f"{first.code().name}: {first.details()}"
-    return str(first)
+def _reason(error: BaseException) -> str:
+    """What broke a connection, from the first error of a group; a bug is not hidden."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    if isinstance(error, _Broken):
+        return str(error)
+    raise error

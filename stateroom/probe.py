@@ -22,7 +22,7 @@ def is_serving(address: str, name: str = "readiness") -> bool:
     """False also for a service that cannot be reached or does not know the name."""
     with open_sync_channel(address) as channel:
         try:
-            response = health_pb2_grpc.HealthStub(channel).Check(
+            response = health_pb2_grpc.HealthStub(channel).Check(  # type: ignore[attr-defined]
                 health_pb2.HealthCheckRequest(service=name), timeout=CALL_SECONDS_MAX
             )
         except grpc.RpcError:

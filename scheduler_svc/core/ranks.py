@@ -53,9 +53,9 @@ class Rank:
         if self.committed_rows is None:
             return "is building its pool"
         if not self.ledger_heard:
-            return "its ledger was not heard yet"
+            return "has not sent its ledger yet"
         if self.unattached:
-            return "restarted, its worker has not attached the new pool yet"
+            return "restarted and its worker has not attached the new pool yet"
         return "ready"
 
 

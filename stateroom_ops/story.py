@@ -139,6 +139,7 @@ def _admissions(path: Path) -> Iterator[dict[str, Any]]:
                 if f'"{ADMISSION}' not in line:
                     continue  # most lines are of other spans
                 span = json.loads(line)
+                _demand_fields(span)
                 if span["name"] in (ADMISSION, STALLED):
                     yield span
     except OSError as error:
@@ -149,6 +150,12 @@ def _admissions(path: Path) -> Iterator[dict[str, Any]]:
         raise StoryError(
             f"trace {str(path)!r} line {number} is no span as Stateroom writes it: give --trace a trace.jsonl"
         ) from None
+
+
+def _demand_fields(span: Mapping[str, Any]) -> None:
+    """KeyError or TypeError where it is no span of the JSON-lines exporter."""
+    for field in ("attributes", "events", "links", "start_unix_ns", "end_unix_ns"):
+        span[field]
 
 
 def _story_of_span(span: Mapping[str, Any], path: Path) -> Story:
@@ -184,7 +191,7 @@ def _story_of_span(span: Mapping[str, Any], path: Path) -> Story:
 def _spells(events: Sequence[Mapping[str, Any]], waited_ms: int) -> tuple[Spell, ...]:
     waits = [event["attributes"] for event in events if event["name"] == "waits"]
     starts = [int(wait["stateroom.from_ms"]) for wait in waits]
-    ends = [*starts[1:], waited_ms]
+    ends = [*starts[1:], waited_ms][: len(starts)]
     return tuple(
         Spell(
             str(wait["stateroom.reason"]), start, max(0, end - start), str(wait.get("stateroom.detail", ""))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -109,6 +110,7 @@ async def replay_session(
 
     Errors: LocalGroupError, RunDirError, StateroomError, each one sentence.
     """
+    torch.set_num_threads(1)  # stamps are a few elements a row: helpers would only spin beside the ranks
     async with contextlib.AsyncExitStack() as stack:
         group = None
         if plan.group is not None:

@@ -21,7 +21,7 @@ from stateroom.v1 import error_details_pb2, types_pb2
     ],
 )
 def test_python_and_proto_have_the_same_words(words: type, enum: object, prefix: str) -> None:
-    in_proto = {name.removeprefix(prefix) for name in enum.keys()} - {"UNSPECIFIED"}  # type: ignore[attr-defined]
+    in_proto = {name.removeprefix(prefix) for name in enum} - {"UNSPECIFIED"}  # type: ignore[attr-defined]
     assert {word.value for word in words} == in_proto  # type: ignore[attr-defined]
 
 
@@ -39,5 +39,7 @@ def test_a03_every_state_is_classified() -> None:
 
 
 def test_a03_every_state_and_event_takes_part_in_the_table() -> None:
-    assert {state for state, _ in TRANSITIONS} | set(TRANSITIONS.values()) >= set(SequenceState) - {SequenceState.SUSPENDED_HOST}
+    assert {state for state, _ in TRANSITIONS} | set(TRANSITIONS.values()) >= set(SequenceState) - {
+        SequenceState.SUSPENDED_HOST
+    }
     assert {event for _, event in TRANSITIONS} == set(SequenceEvent)

@@ -126,5 +126,6 @@ def test_s01_512_asked_339_fit() -> None:
         ended = [name for name in group.residents if name not in done]
         group.finish(*ended)
         done.update(ended)
-    assert not group.residents and not group.waiting
+    assert not group.residents
+    assert not group.waiting
     assert group.ranks[0].most_bound == 339

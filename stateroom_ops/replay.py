@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from stateroom.client import Decisions, Grant, Recompute, Session
+from stateroom.errors import StateroomError
 from stateroom.residency.reasons import WaitReason
 from stateroom_ops.replay_clock import Clock
 from stateroom_ops.replay_model import StampingModel
@@ -87,7 +88,7 @@ class ReplayExecutor:
         return tally
 
     async def _attach_all(self) -> None:
-        for rank in await self._pools.attach(self._session.info.ranks):
+        for rank in await asyncio.gather(*map(self._pools.attach, self._session.info.ranks)):
             self._session.attached(rank.rank, rank.boot_id)
 
     def _submit(self, number: int, request: TraceRequest) -> None:
@@ -112,7 +113,7 @@ class ReplayExecutor:
             tally.residents, tally.waiting = decisions.residents_count, decisions.waiting_count
         tally.peak_residents = max(tally.peak_residents, tally.residents)
         tally.peak_waiting = max(tally.peak_waiting, tally.waiting)
-        await self._apply(decisions)
+        self._apply(decisions)
         if self._clock.is_virtual:
             # binds in flight are told before time passes, so that the same run comes out every time
             await self._settle()
@@ -131,10 +132,9 @@ class ReplayExecutor:
             await self._session.wait(IDLE_WAIT_SECONDS)
             await self._session.settle()
 
-    async def _apply(self, decisions: Decisions) -> None:
+    def _apply(self, decisions: Decisions) -> None:
         self._say_away(decisions.away)
-        if decisions.attach:
-            await self._attach_new(decisions)
+        self._attach_new(decisions)
         # a grant may stand beside its own loss or cancel, where it was pushed and then overtaken
         overtaken = {*(lost.sequence_id for lost in decisions.recompute), *decisions.cancelled}
         for grant in decisions.grants:
@@ -175,12 +175,17 @@ class ReplayExecutor:
 
     # ---- what the decisions say ----
 
-    async def _attach_new(self, decisions: Decisions) -> None:
-        for rank in await self._pools.attach(decisions.attach):
-            self._session.attached(rank.rank, rank.boot_id)
-            self._event(
-                f"rank {rank.rank} is back with an empty pool (boot id {rank.boot_id[:8]}), attached again"
-            )
+    def _attach_new(self, decisions: Decisions) -> None:
+        for rank in decisions.attach:
+            self._pools.attach_soon(rank)
+        try:
+            for rank in self._pools.attached():
+                self._session.attached(rank.rank, rank.boot_id)
+                self._event(
+                    f"rank {rank.rank} is back with an empty pool (boot id {rank.boot_id[:8]}), attached again"
+                )
+        except StateroomError as error:
+            self.tally.fail(f"a pool could not be attached: {error.message}")
 
     def _lose(self, lost: Recompute) -> bool:
         if not self._model.stop(lost.sequence_id):

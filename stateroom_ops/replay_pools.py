@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
+
+from tenacity import AsyncRetrying, retry_if_exception, stop_before_delay, wait_fixed
 
 from stateroom.client import Grant, Handle, RankInfo
 from stateroom.errors import StateroomError
+from stateroom.residency.reasons import ErrorReason
 from stateroom_ops.stamps import Pool, PoolStamps, Rows
 
 __all__ = ["AttachablePool", "ReplayPools"]
+
+ATTACH_SECONDS_MAX = 60.0
+ATTACH_AGAIN_SECONDS = 0.05
 
 
 class AttachablePool(Pool, Protocol):
@@ -28,6 +35,10 @@ class AttachablePool(Pool, Protocol):
 Attach = Callable[[str], AttachablePool]
 
 
+def _passes(error: BaseException) -> bool:
+    return isinstance(error, StateroomError) and error.reason in (None, ErrorReason.NOT_COMMITTED)
+
+
 class ReplayPools:
     """All ranks with recurrent layers. A fault is a sentence in the list that each check returns."""
 
@@ -35,21 +46,40 @@ class ReplayPools:
         self._attach = attach
         self._pools: dict[int, AttachablePool] = {}
         self._stamps: dict[int, PoolStamps] = {}
+        self._attaching: dict[int, asyncio.Task[RankInfo]] = {}
 
-    async def attach(self, ranks: Iterable[RankInfo]) -> list[RankInfo]:
-        """Maps these ranks' pools, letting go of older ones first; those that now are attached."""
-        attached = []
-        for rank in ranks:
-            if rank.has_pool:
-                self._drop(rank.rank)
-                # the call blocks on a socket: not on the loop that answers the scheduler (fact M8)
-                pool = await asyncio.to_thread(self._attach, rank.address)
-                self._pools[rank.rank] = pool
-                self._stamps[rank.rank] = PoolStamps(pool)
-                attached.append(RankInfo(rank.rank, rank.address, pool.boot_id, True))
-            else:
-                attached.append(rank)
-        return attached
+    async def attach(self, rank: RankInfo) -> RankInfo:
+        """Maps a rank's pool, and lets go of an older one first; the rank with the boot id that is mapped.
+
+        A rank that has started again answers NOT_COMMITTED until it has heard the agreement: that, and a
+        transport that fails, is waited for, ATTACH_SECONDS_MAX at most. Errors: StateroomError.
+        """
+        self._drop(rank.rank)
+        if not rank.has_pool:
+            return rank
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(_passes),
+            wait=wait_fixed(ATTACH_AGAIN_SECONDS),
+            stop=stop_before_delay(ATTACH_SECONDS_MAX),
+            reraise=True,
+            sleep=asyncio.sleep,
+        )
+        # the call blocks on a socket: not on the loop that answers the scheduler (fact M8)
+        pool: AttachablePool = await retrying(asyncio.to_thread, self._attach, rank.address)
+        self._pools[rank.rank], self._stamps[rank.rank] = pool, PoolStamps(pool)
+        return replace(rank, boot_id=pool.boot_id)
+
+    def attach_soon(self, rank: RankInfo) -> None:
+        """The same beside the loop: what runs on the other ranks goes on. `attached` hands it out."""
+        self._drop(rank.rank)
+        if (older := self._attaching.pop(rank.rank, None)) is not None:
+            older.cancel()
+        self._attaching[rank.rank] = asyncio.ensure_future(self.attach(rank))
+
+    def attached(self) -> list[RankInfo]:
+        """Ranks whose pool was mapped since the last call. Errors: StateroomError of one that was not."""
+        done = [rank for rank, task in self._attaching.items() if task.done()]
+        return [self._attaching.pop(rank).result() for rank in done]
 
     def _drop(self, rank: int) -> None:
         self._stamps.pop(rank, None)
@@ -59,6 +89,8 @@ class ReplayPools:
 
     def close(self) -> None:
         """Lets go of all."""
+        for task in self._attaching.values():
+            task.cancel()
         for rank in list(self._pools):
             self._drop(rank)
 

@@ -53,16 +53,20 @@ class DecodingRows:
 
     def leave(self, name: str) -> None:
         """It does not decode any more; unknown ones are ignored."""
-        if self._members.pop(name, None) is not None:
-            self._rows = None
+        member = self._members.pop(name, None)
+        if member is None:
+            return
+        self._rows = None
+        ending = self._ending.get(member.ends_at)  # gone for one that has just ended
+        if ending is not None:
+            ending.remove(name)
 
     def advance(self) -> list[str]:
         """Every sequence makes one token; those that have made their last, in the order they joined."""
         rows = self.rows
         self._advances += 1
         rows.counts.add_(1)
-        ended = self._ending.pop(self._advances, [])
-        return [n for n in ended if (m := self._members.get(n)) is not None and m.ends_at == self._advances]
+        return self._ending.pop(self._advances, [])
 
     def _built(self) -> Rows:
         slots, hashes, counts = [], [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from dataclasses import dataclass
 
@@ -69,6 +70,7 @@ class FakeSession:
         self.queue: dict[str, _Sequence] = {}
         self.held: dict[str, _Sequence] = {}
         self.attached_pools: list[tuple[int, str]] = []
+        self.pending_ranks: set[int] = set()
         self.let_go_ids: list[str] = []
         self.parents: dict[str, str] = {}
         self.peak = 0
@@ -104,16 +106,20 @@ class FakeSession:
 
     def attached(self, rank: int, boot_id: str) -> None:
         self.attached_pools.append((rank, boot_id))
+        self.pending_ranks.discard(rank)
 
     # questions
 
     def wait_reason(self, sequence_id: str) -> str | None:
-        return "RESIDENCY_CAP" if sequence_id in self.queue else None
+        if sequence_id not in self.queue:
+            return None
+        return "RANK_PENDING" if self.pending_ranks else "RESIDENCY_CAP"
 
     async def settle(self) -> None:
         pass
 
     async def wait(self, seconds: float) -> bool:
+        await asyncio.sleep(0.001)  # lets an attach in a thread come through
         return False
 
     async def step(self, completed_step: int | None = None) -> Decisions:
@@ -145,7 +151,7 @@ class FakeSession:
 
     def _admit(self) -> tuple[Grant, ...]:
         grants = []
-        while self.free and self.queue:
+        while self.free and self.queue and not self.pending_ranks:
             name = next(iter(self.queue))
             sequence = self.held[name] = self.queue.pop(name)
             sequence.slot = self.free.popleft()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stateroom.client import Decisions, RankInfo
+from stateroom.client import Decisions, RankInfo, Recompute
+from stateroom.errors import StateroomError
+from stateroom.residency.reasons import ErrorReason
 from stateroom_ops.replay import ReplayExecutor
 from stateroom_ops.replay_clock import VirtualClock
 from stateroom_ops.replay_pools import ReplayPools
@@ -132,6 +134,7 @@ async def test_a_rank_that_comes_back_empty_is_attached_and_its_sequences_are_co
 
     def restart() -> None:
         run.by_address["rank1"] = run.session.pools[1] = new
+        run.session.pending_ranks.add(1)
         run.session.next = Decisions(
             0, recompute=lost(run.session), attach=(RankInfo(1, "rank1", BOOT, True),)
         )
@@ -142,8 +145,74 @@ async def test_a_rank_that_comes_back_empty_is_attached_and_its_sequences_are_co
     assert run.session.let_go_ids == ["req-000000", "req-000001"]
     assert old.closed
     assert run.session.attached_pools[-1] == (1, BOOT)
-    assert any("2 sequences are computed again (rank 0 restarted)" in line for line in run.events)
-    assert any("rank 1 is back with an empty pool" in line for line in run.events)
+    assert [line.partition(": ")[2] for line in run.events] == [
+        "2 sequences are computed again (rank 0 restarted)",
+        "a rank is pending: new admissions wait (RANK_PENDING), what runs goes on",
+        "rank 1 is back with an empty pool (boot id boot-1), attached again",
+        "every rank is there: admissions go on",
+    ]
+
+
+async def test_a_new_pool_that_is_not_agreed_yet_is_asked_for_again_beside_the_loop() -> None:
+    run = Run(seats=2)
+    answers = iter([StateroomError(ErrorReason.NOT_COMMITTED, "not yet"), StateroomError(None, "gone")])
+
+    def attach(address: str) -> FakePool:
+        if run.by_address[address] is new and (error := next(answers, None)) is not None:
+            raise error
+        return run.by_address[address]
+
+    run.executor._pools._attach = attach
+    new = FakePool(3)
+
+    def restart() -> None:
+        run.by_address["rank1"] = run.session.pools[1] = new
+        run.session.pending_ranks.add(1)
+        run.session.next = Decisions(
+            0, recompute=lost(run.session), attach=(RankInfo(1, "rank1", BOOT, True),)
+        )
+
+    run.before_step = {4: restart}
+    tally = await run.executor.run(_burst(3))
+    assert (tally.finished, tally.errors) == (3, [])
+    assert next(answers, None) is None
+
+
+async def test_a_pool_that_cannot_be_attached_is_an_error_with_the_reason() -> None:
+    run = Run(seats=1)
+
+    def restart() -> None:
+        def refuse(address: str) -> FakePool:
+            raise StateroomError(ErrorReason.LAYOUT_DIFFERS, "another layout")
+
+        run.executor._pools._attach = refuse
+        run.session.next = Decisions(0, attach=(RankInfo(1, "rank1", BOOT, True),))
+
+    run.before_step = {4: restart}
+    tally = await run.executor.run(_burst(2, output=200))
+    assert tally.errors == ["a pool could not be attached: another layout"]
+
+
+async def test_a_grant_that_is_lost_or_cancelled_in_the_same_answer_is_let_go() -> None:
+    """A push may be overtaken by the fall of a rank before the executor takes its next step (rule A11)."""
+    run = Run(seats=2)
+    step = run.session.step
+
+    async def overtaken(completed_step: int | None = None) -> Decisions:
+        decisions = await step(completed_step)
+        if decisions.step == 1:
+            first, second = (grant.sequence_id for grant in decisions.grants)
+            for sequence in run.session.held.values():
+                sequence.computed = 0
+            decisions.chunks = ()
+            decisions.recompute = (Recompute(first, (1, 1), "rank 0 restarted"),)
+            decisions.cancelled = (second,)
+        return decisions
+
+    run.session.step = overtaken
+    tally = await run.executor.run(_burst(2))
+    assert (tally.finished, tally.cancelled, tally.recomputed, tally.errors) == (1, 1, 1, [])
+    assert not run.session.held
 
 
 async def test_a_cancel_from_elsewhere_ends_a_running_sequence() -> None:

@@ -63,6 +63,14 @@ def test_decoding_rows_count_every_token_and_end_on_time() -> None:
     assert decoding.rows.counts.tolist() == [21, 21]
 
 
+def test_one_that_left_and_joined_again_before_any_advance_ends_once() -> None:
+    decoding = DecodingRows()
+    for slot in (1, 2):
+        decoding.leave("a")
+        decoding.join("a", (slot,), 10, 1)
+    assert decoding.advance() == ["a"]
+
+
 def test_one_that_left_and_joined_again_ends_by_its_new_count() -> None:
     decoding = DecodingRows()
     decoding.join("a", (1,), 10, 3)

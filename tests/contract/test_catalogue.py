@@ -21,7 +21,8 @@ from stateroom.v1 import error_details_pb2, types_pb2
     ],
 )
 def test_python_and_proto_have_the_same_words(words: type, enum: object, prefix: str) -> None:
-    in_proto = {name.removeprefix(prefix) for name in enum} - {"UNSPECIFIED"}  # type: ignore[attr-defined]
+    names: list[str] = enum.keys()  # type: ignore[attr-defined]
+    in_proto = {name.removeprefix(prefix) for name in names} - {"UNSPECIFIED"}
     assert {word.value for word in words} == in_proto  # type: ignore[attr-defined]
 
 

@@ -39,6 +39,10 @@ PP_LAYERS = (36, 28)
 def demo(trace: Path | None, limit: int | None, as_json: bool) -> None:
     """The command; exit code 1 if the run counted errors."""
     requests = requests_of(trace, limit, seed=0, default_count=REQUESTS)
+    say(
+        f"demo: {len(requests)} requests for a group of 4 ranks (pp 2 x tp 2, {PP_LAYERS[0]} and {PP_LAYERS[1]} layers) "
+        f"of a small twin of Qwen3.5-27B with {QUOTA_BYTES // 2**20} MiB of state memory each"
+    )
     summary, story = run_command(_run(_plan(requests)), "demo stopped")
     if as_json:
         click.echo(json.dumps({**summary, "story": story.as_dict() if story else None}, indent=2))

@@ -6,13 +6,15 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from stateroom.residency.quantity import format_bytes
 from stateroom.v1 import scheduler_service_pb2 as pb
-from stateroom_ops.rank_words import cap_of, quota_words
+from stateroom_ops.rank_words import cap_of
 from stateroom_ops.replay_tally import ReplayTally, percentile
 
 __all__ = ["live_line", "live_view"]
 
 BAR_WIDTH = 30
+RANK_BAR_WIDTH = 18
 
 
 def live_view(d: pb.DescribeResidencyResponse, tally: ReplayTally) -> Group:
@@ -32,19 +34,20 @@ def live_line(tally: ReplayTally, cap: int | None) -> str:
 
 
 def _ranks(d: pb.DescribeResidencyResponse) -> Table:
+    """Fits in 80 columns."""
     table = Table(box=None, pad_edge=False)
     for column in ("rank", "stage", "slots held", "", "because"):
         table.add_column(column, no_wrap=True)
     for number, rank in enumerate(d.ranks):
-        slots, place = rank.report.slots, rank.report.place
+        slots, place, terms = rank.report.slots, rank.report.place, rank.report.terms
         held = slots.bound + slots.quarantined + slots.scrubbing
         most = slots.rows - slots.reserved - slots.withheld
         table.add_row(
             f"{number}{' limits' if rank.limiting else ''}",
             f"pp {place.pp_rank} tp {place.tp_rank}",
-            _bar(held, most),
+            _bar(held, most, RANK_BAR_WIDTH),
             f"{held}/{most}",
-            quota_words(rank),
+            f"{terms.recurrent_layers_count} layers, {format_bytes(terms.slot_bytes)} a slot",
             style="bold" if rank.limiting else "",
         )
     return table
@@ -71,6 +74,6 @@ def _load(d: pb.DescribeResidencyResponse, tally: ReplayTally, cap: int) -> Tabl
     return table
 
 
-def _bar(value: int, most: int) -> str:
-    filled = min(BAR_WIDTH, round(BAR_WIDTH * value / most)) if most else 0
-    return "█" * filled + "░" * (BAR_WIDTH - filled)
+def _bar(value: int, most: int, width: int = BAR_WIDTH) -> str:
+    filled = min(width, round(width * value / most)) if most else 0
+    return "█" * filled + "░" * (width - filled)

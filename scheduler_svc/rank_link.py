@@ -8,7 +8,8 @@ silent for three heartbeats is broken too: a stuck serving loop still answers pi
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 import grpc
 import grpc.aio
@@ -114,14 +115,9 @@ class RankLink:
         try:
             await self._reach()
             await self._query()
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._watch())
-                group.create_task(self._carry_out())
-        except (grpc.aio.AioRpcError, BaseExceptionGroup) as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():  # a group that fails while cancelled hides the cancel
-                raise asyncio.CancelledError from None
-            raise _Broken(_reason(error)) from None
+            await _first_fault(self._watch(), self._carry_out())
+        except grpc.aio.AioRpcError as error:
+            raise _Broken(f"{error.code().name}: {error.details()}") from None
 
     async def _reach(self) -> None:
         """Waits for the transport, so that only a rank that is there is asked, and traced."""
@@ -241,12 +237,19 @@ def _facts(report: pb.ResidencyQueryResponse) -> tuple[object, ...]:
     )
 
 
-def _reason(error: BaseException) -> str:
-    """What broke a connection, from the first error of a group; a bug is not hidden."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name}: {error.details()}"
-    if isinstance(error, _Broken):
-        return str(error)
-    raise error
+async def _first_fault(*parts: Coroutine[Any, Any, None]) -> None:
+    """Runs the parts beside each other until one fails or ends, ends the others, raises the first fault.
+
+    No asyncio.TaskGroup: before Python 3.13 a group that failed leaves its task marked as cancelling, so a
+    broken connection and a cancel of the link would look alike, and a link would never connect again.
+    """
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()

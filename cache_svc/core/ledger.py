@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from stateroom.residency.generation import NO_GENERATION, Generation
 from stateroom.residency.reasons import ErrorReason
 from stateroom.residency.states import SlotState
 
 __all__ = ["NO_GENERATION", "Generation", "Ledger", "Owner", "Refusal"]
-
-Generation = tuple[int, int]  # (term, counter)
-NO_GENERATION: Generation = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import grpc.aio
 from tenacity import AsyncRetrying
 
 from stateroom.channel import open_channel
+from stateroom.client.answers import hear
 from stateroom.client.book import SessionBook
 from stateroom.client.decisions import Decisions, SessionInfo
 from stateroom.client.facts import FactsMixin
@@ -147,7 +148,7 @@ class Session(FactsMixin):
         if not isinstance(response, pb.StepResponse):
             self._broken()
             return None
-        self._book.apply(response)
+        hear(self._book, response)
         return response
 
     async def _open_stream(self) -> None:

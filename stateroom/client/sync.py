@@ -10,6 +10,7 @@ import grpc
 from tenacity import Retrying
 
 from stateroom.channel import open_sync_channel
+from stateroom.client.answers import hear
 from stateroom.client.book import SessionBook
 from stateroom.client.decisions import Decisions, SessionInfo
 from stateroom.client.facts import FactsMixin
@@ -126,7 +127,7 @@ class SyncSession(FactsMixin):
         if response is None:
             self._broken()
         else:
-            self._book.apply(response)
+            hear(self._book, response)
         return response
 
     def _broken(self) -> None:

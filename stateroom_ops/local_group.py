@@ -134,6 +134,8 @@ class LocalGroup:
         """Ends all, the scheduler first. Safe to call twice."""
         for starting in self._starting.values():
             starting.cancel()
+        # one that is just being started is among the children only when its task is over
+        await asyncio.gather(*self._starting.values(), return_exceptions=True)
         scheduler = self._children.get(SCHEDULER)
         if scheduler is not None:
             await scheduler.stop(STOP_GRACE_SECONDS)

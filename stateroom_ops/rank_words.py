@@ -28,12 +28,17 @@ def cap_of(residency: types.Residency) -> int | None:
 def quota_words(rank: pb.RankResidency) -> str:
     """The sum behind a rank's answer in a few words."""
     terms = rank.report.terms
-    if not terms.recurrent_layers_count:
+    parts = []
+    if terms.recurrent_layers_count:
+        parts.append(
+            f"{format_bytes(terms.slot_bytes)} a slot ({terms.recurrent_layers_count} recurrent layers, "
+            f"{terms.ssm_dtype.dtype})"
+        )
+    if terms.kv_sequence_bytes:
+        parts.append(f"{format_bytes(terms.kv_sequence_bytes)} of KV a full-length sequence")
+    if not parts:
         return f"{terms.attention_layers_count} attention layers, no state to hold"
-    return (
-        f"{format_bytes(terms.slot_bytes)} a slot ({terms.recurrent_layers_count} recurrent layers, "
-        f"{terms.ssm_dtype.dtype}) in {format_bytes(terms.quota_bytes)}"
-    )
+    return f"{' and '.join(parts)} in {format_bytes(terms.quota_bytes)}"
 
 
 def rank_line(number: int, rank: pb.RankResidency) -> str:

@@ -34,30 +34,37 @@ def wide_console() -> Console:
 
 
 def run_command(work: Coroutine[Any, Any, T], interrupted: str) -> T:
-    """Runs it to its end. SIGINT and SIGTERM cancel it, at any await; then `interrupted` is said and the
-    exit code is 130. Expected faults become one sentence and exit code 1."""
+    """Runs it to its end. SIGINT and SIGTERM cancel it, at any await; then `interrupted` is said. The exit
+    code is 130 after SIGINT, and 0 after SIGTERM: a supervisor asked for an orderly end and got it (scenario
+    P02). Expected faults become one sentence and exit code 1."""
     from stateroom.channel import AddressError
     from stateroom.errors import StateroomError
     from stateroom.telemetry import TraceFileError
     from stateroom_ops.local_group import LocalGroupError
     from stateroom_ops.run_dir import RunDirError
 
+    heard: list[signal.Signals] = []
     try:
-        return asyncio.run(_cancelled_by_signals(work))
+        return asyncio.run(_cancelled_by_signals(work, heard))
     except asyncio.CancelledError:
         say(interrupted)
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(0 if heard[:1] == [signal.SIGTERM] else INTERRUPTED) from None
     except StateroomError as error:
         raise click.ClickException(error.message) from None
     except (LocalGroupError, RunDirError, AddressError, TraceFileError) as error:
         raise click.ClickException(str(error)) from None
 
 
-async def _cancelled_by_signals(work: Coroutine[Any, Any, T]) -> T:
+async def _cancelled_by_signals(work: Coroutine[Any, Any, T], heard: list[signal.Signals]) -> T:
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
+
+    def stop(number: signal.Signals) -> None:
+        heard.append(number)
+        task.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, stop, number)
     try:
         return await task
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -12,8 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from stateroom.client import Session
+from stateroom_ops.cli import main
 from stateroom_ops.group_settings import GroupSettings, twin_config
 from stateroom_ops.local_group import LocalGroup, LocalGroupError
 from stateroom_ops.operator_client import OperatorClient, list_slots
@@ -157,6 +160,16 @@ def test_up_stops_everything_on_ctrl_c(short_dir: Path) -> None:
         record = read_record(short_dir / "default")
         assert record is not None
         assert len(record.child_pids) == 3
+        told = json.loads(CliRunner().invoke(main, ["status", "--run-dir", str(short_dir), "--json"]).stdout)
+        assert (told["cap"], told["asked"], told["limiting_ranks"], told["pending"]) == (
+            23,
+            128,
+            [0, 1],
+            False,
+        )
+        second = CliRunner().invoke(main, ["up", "--run-dir", str(short_dir)])
+        assert second.exit_code == 1
+        assert "group 'default' runs already" in second.output
         up.send_signal(signal.SIGINT)
         assert up.wait(20) == 130, lines
         assert up.stderr.read() == "all stopped\n"

@@ -1,4 +1,4 @@
-"""Folders for tests of the operator's tools."""
+"""Folders for tests with real processes and real traces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture

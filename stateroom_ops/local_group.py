@@ -46,7 +46,6 @@ class LocalGroup:
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._watching: set[asyncio.Task[None]] = set()
         self._died: asyncio.Queue[tuple[int | None, str]] = asyncio.Queue()
-        self.scheduler_ended = asyncio.Event()
 
     @property
     def scheduler_address(self) -> str:
@@ -164,8 +163,6 @@ class LocalGroup:
     async def _watch(self, key: int, child: Child) -> None:
         code = await child.ended()
         if not child.stopping:
-            if key == SCHEDULER:
-                self.scheduler_ended.set()
             self._died.put_nowait((None if key == SCHEDULER else key, child.obituary(code)))
 
     def _record(self) -> None:

@@ -40,7 +40,8 @@ def _labelled(label: str, texts: list[str]) -> list[str]:
 
 def _headline(story: Story) -> str:
     if story.sentence:
-        return f"{story.sequence_id}: {story.sentence}"
+        named = story.sentence.startswith(story.sequence_id)
+        return story.sentence if named else f"{story.sequence_id}: {story.sentence}"
     match story.outcome:
         case "":
             return f"{story.sequence_id} still waits, {_ms(story.waited_ms)} so far."
@@ -56,7 +57,7 @@ def _cap(story: Story) -> str:
         return f"unbounded; {story.residents} slots were held"
     ranks = ", ".join(str(rank) for rank in story.limiting_ranks)
     plural = "s" if len(story.limiting_ranks) != 1 else ""
-    return f"{story.cap} sequences, limited by rank{plural} {ranks}; {story.residents} were resident"
+    return f"{story.cap} sequences, limited by rank{plural} {ranks}; {story.residents} resident"
 
 
 def _queue(story: Story) -> str:

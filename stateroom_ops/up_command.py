@@ -32,14 +32,8 @@ async def _run(settings: Any, restart: bool, as_json: bool) -> None:
     say(f"starting group {settings.name!r}: {settings.ranks_count} ranks in {settings.run_dir}")
     async with LocalGroup(settings, say) as group:
         _announce(group, as_json)
-        deaths = asyncio.create_task(_mourn(group, restart))
-        try:
-            await group.scheduler_ended.wait()
-        finally:
-            deaths.cancel()
-    raise LocalGroupError(
-        f"the scheduler of group {settings.name!r} has ended, and with it the group: see {group.log_of()}"
-    )
+        sentence = await _mourn(group, restart)
+    raise LocalGroupError(f"{sentence}; without it the group was stopped")
 
 
 def _announce(group: Any, as_json: bool) -> None:
@@ -57,12 +51,13 @@ def _announce(group: Any, as_json: bool) -> None:
     say("Ctrl-C stops all")
 
 
-async def _mourn(group: Any, restart: bool) -> None:
-    """Says every death; with --restart a rank comes back, its residents are told to compute again (rule D2)."""
+async def _mourn(group: Any, restart: bool) -> str:
+    """Says every death of a rank until the scheduler dies; then the sentence about it. With --restart a
+    rank comes back, and its residents are told to compute again (rule D2)."""
     while True:
         rank, sentence = await group.next_death()
         if rank is None:
-            continue  # the command ends with the scheduler, and says it then
+            return str(sentence)
         say(f"{sentence}; {'it is started again' if restart else 'the others stay up'}")
         if restart:
             await asyncio.sleep(RESTART_AFTER_SECONDS)

@@ -78,7 +78,7 @@ def test_a_stall_from_a_trace_names_cap_rank_residents_position_and_times(trace:
     text = story_text(story)
     assert text.splitlines() == [
         "req-2 was admitted after 1,250 ms.",
-        "  cap       2 sequences, limited by rank 0; 2 were resident",
+        "  cap       2 sequences, limited by rank 0; 2 resident",
         "  queue     4 ahead of it when it arrived",
         "  waited      1,200 ms  RESIDENCY_CAP  (cap 2, limited by rank 0)",
         "                 50 ms  SCRUBBING      (rank 1 scrubs 1 slots)",
@@ -152,7 +152,7 @@ def test_a_live_answer_tells_the_same_and_what_is_still_open() -> None:
     answer.holders.add(sequence_id="req-1", state=types.SEQUENCE_STATE_DECODE, slot=4, held_ms=3000)
     assert story_text(story_from_explain(answer, "unix:/s.sock")).splitlines() == [
         "req-7: It waits for a slot: 2 of 2 are held.",
-        "  cap       2 sequences, limited by ranks 1, 3; 2 were resident",
+        "  cap       2 sequences, limited by ranks 1, 3; 2 resident",
         "  queue     5 ahead of it when it arrived, 3 now",
         "  waited        12.3 s  RESIDENCY_CAP  (cap 2, limited by rank 1, 3)",
         "  behind    req-1 (decode, slot 4, for 3,000 ms)",

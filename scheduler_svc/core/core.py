@@ -128,6 +128,7 @@ class AdmissionCore:
         session.completed_step = max(session.completed_step, message.completed_step)
         if message.session_list is not None:
             session.streaming = True
+            session.step = max(session.step, message.completed_step)  # steps went on while we were away (D7)
             apply_list(world, session, message.session_list)
         for fact in message.facts:
             facts.apply_fact(world, session, fact)
@@ -161,7 +162,7 @@ class AdmissionCore:
                 ErrorReason.INVALID_REQUEST,
                 f"step {message.step} is not after step {session.step}: number the steps upwards",
             )
-        if message.completed_step > max(message.step, session.step):
+        if message.session_list is None and message.completed_step > max(message.step, session.step):
             raise Refused(
                 ErrorReason.INVALID_REQUEST,
                 f"completed_step {message.completed_step} was never asked: report only steps that were issued",

@@ -12,9 +12,11 @@ from stateroom.errors import StateroomError, from_rpc_error
 from stateroom.residency.reasons import ErrorReason
 from stateroom.v1 import scheduler_service_pb2 as pb
 
-__all__ = ["PATIENCE", "is_worth_waiting", "registration", "stop_after", "translated"]
+__all__ = ["FINAL_REASONS", "PATIENCE", "is_worth_waiting", "registration", "stop_after", "translated"]
 
 PATIENCE: WaitBaseT = wait_exponential(multiplier=0.05, max=0.5)
+# What ends a stream for good: said to the caller instead of connecting again.
+FINAL_REASONS = frozenset({ErrorReason.INVALID_REQUEST, ErrorReason.STREAM_REPLACED})
 _PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 

@@ -13,7 +13,15 @@ from stateroom.client.answers import hear
 from stateroom.client.book import SessionBook
 from stateroom.client.decisions import Decisions, SessionInfo
 from stateroom.client.facts import FactsMixin
-from stateroom.client.registration import PATIENCE, is_worth_waiting, registration, stop_after, translated
+from stateroom.client.registration import (
+    FINAL_REASONS,
+    PATIENCE,
+    is_worth_waiting,
+    registration,
+    stop_after,
+    translated,
+)
+from stateroom.errors import from_rpc_error
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 
@@ -75,7 +83,9 @@ class Session(FactsMixin):
         """Says everything queued, asks for the next step, returns its decisions.
 
         `completed_step`: every step up to it is done on the devices of all ranks (rule C2). Never raises
-        for an absent scheduler: `Decisions.away` says it, and the session reconnects by itself.
+        for an absent scheduler: `Decisions.away` says it, and the session reconnects by itself. Raises
+        StateroomError where that cannot help: a newer stream took the session over (STREAM_REPLACED), or
+        the scheduler refused what was said.
         """
         request = self._book.request(ask=True, completed_step=completed_step, full=full)
         step = self._book.step
@@ -86,10 +96,7 @@ class Session(FactsMixin):
         """Says everything queued and asks nothing; grants are pushed back."""
         request = self._book.request(ask=False, completed_step=None)
         if self._call is not None:
-            try:
-                await self._call.write(request)
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                self._broken()
+            await self._write(self._call, request)
 
     async def settle(self) -> None:
         """Waits until no bind is in flight; grants told meanwhile stand in the next step's decisions."""
@@ -115,11 +122,10 @@ class Session(FactsMixin):
 
     async def _exchange(self, request: pb.StepRequest, step: int) -> bool:
         if self._call is None:
+            if self._reconnecting is not None and self._reconnecting.done():
+                self._reconnecting.result()  # it gave up: say why
             return False
-        try:
-            await self._call.write(request)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            self._broken()
+        if not await self._write(self._call, request):
             return False
         while True:
             response = await self._read()
@@ -127,6 +133,14 @@ class Session(FactsMixin):
                 return False
             if response.step == step:
                 return True
+
+    async def _write(self, call: Call, request: pb.StepRequest) -> bool:
+        try:
+            await call.write(request)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await self._broken(call)
+            return False
+        return True
 
     async def _read(self, seconds: float | None = None) -> pb.StepResponse | None:
         """The next response, applied; None if the stream broke or the time passed."""
@@ -146,7 +160,7 @@ class Session(FactsMixin):
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
             response = grpc.aio.EOF
         if not isinstance(response, pb.StepResponse):
-            self._broken()
+            await self._broken(call)
             return None
         hear(self._book, response)
         return response
@@ -156,9 +170,17 @@ class Session(FactsMixin):
         await call.write(self._book.whole_list())
         self._call = call
 
-    def _broken(self) -> None:
+    async def _broken(self, call: Call) -> None:
+        """The stream ended: connect again, unless the scheduler said that this cannot help."""
         self._call, self._reading = None, None
         self._book.binding_count = 0
+        code, details = await call.code(), await call.details()
+        ended = grpc.aio.AioRpcError(
+            code, await call.initial_metadata(), await call.trailing_metadata(), details
+        )
+        refusal = from_rpc_error(ended)
+        if refusal.reason in FINAL_REASONS:
+            raise refusal
         if self._reconnecting is None or self._reconnecting.done():
             self._reconnecting = asyncio.ensure_future(self._reconnect())
 

@@ -14,7 +14,15 @@ from stateroom.client.answers import hear
 from stateroom.client.book import SessionBook
 from stateroom.client.decisions import Decisions, SessionInfo
 from stateroom.client.facts import FactsMixin
-from stateroom.client.registration import PATIENCE, is_worth_waiting, registration, stop_after, translated
+from stateroom.client.registration import (
+    FINAL_REASONS,
+    PATIENCE,
+    is_worth_waiting,
+    registration,
+    stop_after,
+    translated,
+)
+from stateroom.errors import from_rpc_error
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 
@@ -36,10 +44,13 @@ class _Stream:
         self._requests.put(request)
 
     def read(self) -> pb.StepResponse | None:
-        """The next response, None at the end."""
+        """The next response, None at the end; StateroomError where connecting again cannot help."""
         try:
             return next(self._responses, None)
-        except grpc.RpcError:
+        except grpc.RpcError as error:
+            refusal = from_rpc_error(error)
+            if refusal.reason in FINAL_REASONS:
+                raise refusal from None
             return None
 
     def close(self) -> None:

@@ -86,9 +86,7 @@ class LocalGroup:
             delay = self.settings.start_after_s.get(rank, 0.0)
             self._starting[rank] = asyncio.create_task(self._start_rank(rank, delay))
         await asyncio.gather(*(t for r, t in self._starting.items() if r not in self.settings.start_after_s))
-        await self._start_child(
-            SCHEDULER, "scheduler", self.settings.scheduler_command(), run_dir / "scheduler.log"
-        )
+        await self._start_scheduler()
 
     async def wait_ready(self, seconds_max: float = READY_SECONDS_MAX) -> None:
         """Until the scheduler's health says SERVING; LocalGroupError if a process dies or nothing fits."""
@@ -114,16 +112,19 @@ class LocalGroup:
         """Waits for a process that ends by itself: its rank (None for the scheduler), the sentence."""
         return await self._died.get()
 
-    def kill(self, rank: int) -> None:
-        """SIGKILL to one rank, as a fault would."""
-        self._children[rank].kill()
+    def kill(self, rank: int | None = None) -> None:
+        """SIGKILL to one rank, or to the scheduler, as a fault would."""
+        self._children[SCHEDULER if rank is None else rank].kill()
 
-    async def restart(self, rank: int) -> None:
-        """Starts a rank again that was killed or has died, with the same flags."""
-        child = self._children.get(rank)
+    async def restart(self, rank: int | None = None) -> None:
+        """Starts a rank, or the scheduler, again that was killed or has died, with the same flags."""
+        child = self._children.get(SCHEDULER if rank is None else rank)
         if child is not None:
             await child.ended()
-        await self._start_rank(rank, 0.0)
+        if rank is None:
+            await self._start_scheduler()
+        else:
+            await self._start_rank(rank, 0.0)
 
     def log_of(self, rank: int | None = None) -> Path:
         """Log of a rank, or of the scheduler."""
@@ -151,6 +152,10 @@ class LocalGroup:
         if delay_s:
             await asyncio.sleep(delay_s)
         await self._start_child(rank, f"rank {rank}", self.settings.rank_command(rank), self.log_of(rank))
+
+    async def _start_scheduler(self) -> None:
+        command = self.settings.scheduler_command()
+        await self._start_child(SCHEDULER, "scheduler", command, self.log_of())
 
     async def _start_child(self, key: int, name: str, command: list[str], log: Path) -> None:
         child = await Child.start(name, command, log)

@@ -128,7 +128,8 @@ class AdmissionCore:
         session.completed_step = max(session.completed_step, message.completed_step)
         if message.session_list is not None:
             session.streaming = True
-            session.step = max(session.step, message.completed_step)  # steps went on while we were away (D7)
+            # its own count: steps went on while we were away (D7), or start anew in a new process (C8)
+            session.step = session.completed_step = message.completed_step
             apply_list(world, session, message.session_list)
         for fact in message.facts:
             facts.apply_fact(world, session, fact)

@@ -108,6 +108,11 @@ class Session(FactsMixin):
         before = self._book.binding_count
         return await self._read(seconds) is not None or self._book.binding_count != before
 
+    async def reconnected(self) -> None:
+        """Waits until a lost scheduler is connected again; returns at once if none is lost."""
+        if self._reconnecting is not None:
+            await asyncio.shield(self._reconnecting)
+
     async def close(self) -> None:
         """Ends the stream. What the session holds stays held: finish it first to give it back."""
         if self._reconnecting is not None:

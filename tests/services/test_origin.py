@@ -40,10 +40,10 @@ def _real_config() -> dict[str, object]:
     return dict(config)
 
 
-def _settings(folder: Path, quota_bytes: int, **changes: object) -> GroupSettings:
+def _settings(folder: Path, *quota_bytes: int, **changes: object) -> GroupSettings:
     values: dict[str, object] = {
         "config": twin_config(factor=16),
-        "quota_bytes": (quota_bytes,),
+        "quota_bytes": quota_bytes,
         "run_dir": folder / "o",
         "name": "origin",
         "max_batch_size": ASKED,
@@ -132,8 +132,7 @@ async def test_s24_a_group_of_attention_only_ranks_is_unbounded(short_dir: Path)
     config = dict(twin_config(factor=16))
     config["layer_types"] = ["full_attention"] * int(str(config["num_hidden_layers"]))
     config.pop("full_attention_interval", None)
-    changes = {"config": config, "quota_bytes": (2**20,) * 2, "pp_size": 2, "max_batch_size": 8}
-    settings = _settings(short_dir, 0, **changes)
+    settings = _settings(short_dir, 2**20, 2**20, config=config, pp_size=2, max_batch_size=8)
     async with _group(settings) as (session, operator):
         assert (session.info.unbounded, session.info.seats) == (True, 16)
         assert not any(rank.has_pool for rank in session.info.ranks)

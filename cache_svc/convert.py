@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from cache_svc.core.ledger import NO_GENERATION, Generation, Ledger, Owner
+from cache_svc.core.ledger import NO_GENERATION, Ledger, Owner
 from cache_svc.core.rank import Applied, BindOrder, ReleaseOrder
-from stateroom.residency.answer import Answer, Bounded, Pending, Unbounded
 from stateroom.residency.layout import RowLayout
 from stateroom.residency.states import SlotState
 from stateroom.v1 import cache_service_pb2 as pb
 from stateroom.v1 import types_pb2 as types
+from stateroom.wire_words import generation_from, generation_to, slot_state_to
 
 __all__ = [
-    "answer_from",
-    "answer_to",
     "applied",
     "binds_from",
     "counts_to",
@@ -22,48 +20,16 @@ __all__ = [
     "releases_from",
 ]
 
-_SLOT_STATE = {state: types.SlotState.Value(f"SLOT_STATE_{state}") for state in SlotState}
-
-
-def answer_from(message: types.Residency) -> Answer:
-    """An unset answer is pending, never unlimited (rule B1)."""
-    match message.WhichOneof("answer"):
-        case "unbounded":
-            return Unbounded()
-        case "bounded":
-            return Bounded(message.bounded.slots_count)
-        case _:
-            return Pending(message.pending.reason)
-
-
-def answer_to(answer: Answer) -> types.Residency:
-    """One of three."""
-    match answer:
-        case Pending(reason):
-            return types.Residency(pending=types.Pending(reason=reason))
-        case Unbounded():
-            return types.Residency(unbounded=types.Unbounded())
-        case Bounded(slots_count):
-            return types.Residency(bounded=types.Bounded(slots_count=slots_count))
-
-
-def _generation_from(message: types.Generation) -> Generation:
-    return (message.term, message.counter)
-
-
-def _generation_to(generation: Generation) -> types.Generation:
-    return types.Generation(term=generation[0], counter=generation[1])
-
 
 def releases_from(message: pb.BindRequest) -> tuple[ReleaseOrder, ...]:
     """Releases of one ordered message."""
-    return tuple(ReleaseOrder(o.slot, _generation_from(o.generation)) for o in message.releases)
+    return tuple(ReleaseOrder(o.slot, generation_from(o.generation)) for o in message.releases)
 
 
 def binds_from(message: pb.BindRequest) -> tuple[BindOrder, ...]:
     """Binds of one ordered message."""
     return tuple(
-        BindOrder(o.slot, Owner(_generation_from(o.generation), o.sequence_id, o.session_id))
+        BindOrder(o.slot, Owner(generation_from(o.generation), o.sequence_id, o.session_id))
         for o in message.binds
     )
 
@@ -76,7 +42,7 @@ def applied(boot_id: str, term: int, result: Applied) -> pb.BindResponse:
     for refusal in result.refused:
         response.refused.add(
             slot=refusal.slot,
-            generation=_generation_to(refusal.generation),
+            generation=generation_to(refusal.generation),
             reason=refusal.reason.value,
             message=refusal.message,
         )
@@ -87,8 +53,8 @@ def _entry(ledger: Ledger, slot: int) -> pb.LedgerEntry:
     owner = ledger.owners.get(slot)
     return pb.LedgerEntry(
         slot=slot,
-        state=_SLOT_STATE[ledger.state_of(slot)],
-        generation=_generation_to(ledger.newest.get(slot, NO_GENERATION)),
+        state=slot_state_to(ledger.state_of(slot)),
+        generation=generation_to(ledger.newest.get(slot, NO_GENERATION)),
         sequence_id=owner.sequence_id if owner else "",
         session_id=owner.session_id if owner else "",
     )
@@ -101,7 +67,7 @@ def ledger_to(ledger: Ledger, highest_term: int) -> pb.Ledger:
         reserved_slots=ledger.reserved_slots,
         entries=[_entry(ledger, slot) for slot in (*ledger.owners, *ledger.scrubbing)],
         highest_term=highest_term,
-        highest_generation=_generation_to(ledger.highest),
+        highest_generation=generation_to(ledger.highest),
     )
 
 

@@ -23,6 +23,7 @@ from cache_svc.term_store import TermStore
 from stateroom.ordered_stream import OrderedStream
 from stateroom.residency.reasons import ErrorReason, Refused
 from stateroom.v1 import cache_service_pb2 as pb
+from stateroom.wire_words import answer_from, answer_to
 
 __all__ = ["RankDriver"]
 
@@ -77,8 +78,8 @@ class RankDriver:
                 pp_rank=parallel.pp_rank,
             ),
             boot_id=core.boot_id,
-            local=convert.answer_to(core.local(asked)),
-            agreed=convert.answer_to(core.agreement),
+            local=answer_to(core.local(asked)),
+            agreed=answer_to(core.agreement),
             terms=pb.SizingTerms(
                 quota_bytes=core.terms.quota_bytes,
                 fixed_bytes=core.terms.fixed_bytes,
@@ -120,7 +121,7 @@ class RankDriver:
                 request.term,
                 request.leader_boot_id,
                 request.rank_boot_id,
-                convert.answer_from(request.agreed),
+                answer_from(request.agreed),
                 request.asked,
                 request.reserved_slots,
             )

@@ -19,7 +19,6 @@ from opentelemetry.trace import Tracer
 from scheduler_svc.convert import steps as convert
 from scheduler_svc.convert.people import RankReport
 from scheduler_svc.convert.ranks import cap_zero
-from scheduler_svc.convert.words import answer_to
 from scheduler_svc.core.core import AdmissionCore
 from scheduler_svc.core.effects import (
     AdmissionEnded,
@@ -46,6 +45,7 @@ from stateroom.residency.agreement import truncate_warmup
 from stateroom.residency.answer import Bounded
 from stateroom.residency.reasons import ErrorReason, Refused
 from stateroom.v1 import scheduler_service_pb2 as pb
+from stateroom.wire_words import answer_to
 
 __all__ = ["GroupDriver"]
 

@@ -18,7 +18,6 @@ from opentelemetry import trace
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
 from scheduler_svc.convert import ranks as convert
-from scheduler_svc.convert.words import answer_from
 from scheduler_svc.core.effects import CommitAgreement, Orders
 from scheduler_svc.core.events import Committed, Event, RankLost
 from scheduler_svc.tracing import AgreementSpans
@@ -26,6 +25,7 @@ from stateroom.channel import open_channel
 from stateroom.errors import from_rpc_error
 from stateroom.v1 import cache_service_pb2 as pb
 from stateroom.v1.cache_service_pb2_grpc import CacheServiceStub
+from stateroom.wire_words import answer_from
 
 __all__ = ["LinkOwner", "RankLink"]
 

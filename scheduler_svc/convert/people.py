@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler_svc.convert.words import answer_to, reason_to, state_to
 from scheduler_svc.core.explain import Description, Explanation
 from stateroom.v1 import cache_service_pb2 as cache_pb
 from stateroom.v1 import scheduler_service_pb2 as pb
+from stateroom.wire_words import answer_to, reason_to, state_to
 
 __all__ = ["RankReport", "description", "explanation"]
 

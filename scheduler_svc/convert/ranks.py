@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from scheduler_svc.convert.words import (
+from scheduler_svc.core import effects, events
+from stateroom.residency.sizing import SizingTerms, cap_zero_sentence
+from stateroom.v1 import cache_service_pb2 as cache_pb
+from stateroom.wire_words import (
     answer_from,
     answer_to,
     generation_from,
     generation_to,
     slot_state_from,
 )
-from scheduler_svc.core import effects, events
-from stateroom.residency.sizing import SizingTerms, cap_zero_sentence
-from stateroom.v1 import cache_service_pb2 as cache_pb
 
 __all__ = ["cap_zero", "commit_request", "confirmed", "ledger", "orders", "reported"]
 

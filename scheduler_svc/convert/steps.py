@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scheduler_svc.convert.words import answer_to, generation_from, generation_to, reason_to, state_from
 from scheduler_svc.core import effects, events
 from stateroom.residency.states import SequenceState
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1 import types_pb2 as types
+from stateroom.wire_words import answer_to, generation_from, generation_to, reason_to, state_from
 
 __all__ = ["arrival", "step_message", "step_response"]
 

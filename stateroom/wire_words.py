@@ -1,9 +1,9 @@
-"""Words that messages and core spell differently; each translated in one place."""
+"""Words that every message spells one way and the pure code another: translated here, both ways."""
 
 from __future__ import annotations
 
-from scheduler_svc.core import events
 from stateroom.residency.answer import Answer, Bounded, Pending, Unbounded
+from stateroom.residency.generation import Generation
 from stateroom.residency.reasons import WaitReason
 from stateroom.residency.states import SequenceState, SlotState
 from stateroom.v1 import types_pb2 as types
@@ -15,6 +15,7 @@ __all__ = [
     "generation_to",
     "reason_to",
     "slot_state_from",
+    "slot_state_to",
     "state_from",
     "state_to",
 ]
@@ -22,7 +23,8 @@ __all__ = [
 _REASON = {reason: types.WaitReason.Value(f"WAIT_REASON_{reason}") for reason in WaitReason}
 _STATE = {state: types.SequenceState.Value(f"SEQUENCE_STATE_{state}") for state in SequenceState}
 _STATE_FROM = {number: state for state, number in _STATE.items()}
-_SLOT_STATE_FROM = {types.SlotState.Value(f"SLOT_STATE_{state}"): state for state in SlotState}
+_SLOT_STATE = {state: types.SlotState.Value(f"SLOT_STATE_{state}") for state in SlotState}
+_SLOT_STATE_FROM = {number: state for state, number in _SLOT_STATE.items()}
 
 
 def reason_to(reason: WaitReason | None) -> types.WaitReason.ValueType:
@@ -40,17 +42,22 @@ def state_from(number: types.SequenceState.ValueType) -> SequenceState | None:
     return _STATE_FROM.get(number)
 
 
+def slot_state_to(state: SlotState) -> types.SlotState.ValueType:
+    """The proto's number."""
+    return _SLOT_STATE[state]
+
+
 def slot_state_from(number: types.SlotState.ValueType) -> SlotState:
     """The state of a ledger entry; an unknown one counts as quarantined, which nobody binds."""
     return _SLOT_STATE_FROM.get(number, SlotState.QUARANTINED)
 
 
-def generation_from(message: types.Generation) -> events.Generation:
+def generation_from(message: types.Generation) -> Generation:
     """(term, counter)."""
     return (message.term, message.counter)
 
 
-def generation_to(generation: events.Generation) -> types.Generation:
+def generation_to(generation: Generation) -> types.Generation:
     """(term, counter) as a message."""
     return types.Generation(term=generation[0], counter=generation[1])
 

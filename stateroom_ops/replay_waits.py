@@ -15,7 +15,7 @@ from stateroom_ops.replay_tally import ReplayTally
 
 __all__ = ["WaitBook"]
 
-LOOKS_PER_STEP = 256
+LOOKS_PER_STEP = 64
 
 
 class _Reasons(Protocol):

@@ -1,8 +1,8 @@
 """Stamps in the pools: each sequence writes who it is and how many tokens it has into every tensor of its
 row on every rank, and looks for it at its next step. A wrong slot, a lost state or a dirty row shows.
 
-Each state tensor of a row carries its stamp twice, at its first and at its last eight bytes, as two int32
-words (a hash of the id, the tokens so far) through a view of bytes, so that every dtype works.
+Each state tensor of a row carries its stamp twice, at its first and at its last eight bytes: a hash of the
+id in the low half, the tokens so far in the high half, written as raw words so that every dtype works.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import torch
 
 __all__ = ["Pool", "PoolStamps", "Rows", "id_hash"]
 
-WORD_BYTES = 4
-STAMP_WORDS = 2
+STAMP_BYTES = 8
 
 
 class Pool(Protocol):
@@ -55,58 +54,60 @@ def id_hash(sequence_id: str) -> int:
 
 
 class PoolStamps:
-    """Writes and checks the stamps of one rank's pool, all layers in one operation."""
+    """Writes and checks the stamps of one rank's pool, all layers of some rows in one operation."""
 
     def __init__(self, pool: Pool) -> None:
         first = next(iter(next(iter(pool.layers.values())).values()))
         row_bytes = first.stride(0) * first.element_size()
-        assert row_bytes % WORD_BYTES == 0, f"a row of {row_bytes} bytes is not whole words (rule C6)"
-        self._row_words = row_bytes // WORD_BYTES
-        storage = first.untyped_storage()
-        rows = first.shape[0]
-        # every layer's view, as words: (rows, words of a row) over the same memory
-        self._words = torch.empty(0, dtype=torch.int32).set_(
-            storage, 0, (rows, self._row_words), (self._row_words, 1)
+        assert row_bytes % STAMP_BYTES == 0, f"a row of {row_bytes} bytes is not whole stamps (rule C6)"
+        self._row_words = row_bytes // STAMP_BYTES
+        # every layer's view, as words of eight bytes over the same memory
+        self._words = torch.empty(0, dtype=torch.int64).set_(
+            first.untyped_storage(), 0, (first.shape[0] * self._row_words,), (1,)
         )
-        hash_columns = sorted(
-            {column for layer in pool.layers.values() for view in layer.values() for column in _columns(view)}
-        )
-        self._hash_columns = torch.tensor(hash_columns, dtype=torch.int64)
-        self._count_columns = self._hash_columns + 1
+        columns = {c for layer in pool.layers.values() for view in layer.values() for c in _columns(view)}
+        self._columns = torch.tensor(sorted(columns), dtype=torch.int64)
 
     @property
     def stamps_count(self) -> int:
         """Stamps in one row."""
-        return self._hash_columns.numel()
+        return self._columns.numel()
 
     def write(self, rows: Rows) -> None:
         """Stamps the rows."""
-        slots = rows.slots[:, None]
-        self._words[slots, self._hash_columns] = rows.hashes[:, None].expand(-1, self.stamps_count)
-        self._words[slots, self._count_columns] = rows.counts[:, None].expand(-1, self.stamps_count)
+        self._words.scatter_(0, self._places(rows), self._stamps(rows))
 
     def wrong(self, rows: Rows) -> list[int]:
         """Positions in `rows` whose stamps are not these."""
-        slots = rows.slots[:, None]
-        differ = (self._words[slots, self._hash_columns] != rows.hashes[:, None]).any(1)
-        differ |= (self._words[slots, self._count_columns] != rows.counts[:, None]).any(1)
-        return [int(position) for position in differ.nonzero()[:, 0]] if bool(differ.any()) else []
+        found, expected = self._words.index_select(0, self._places(rows)), self._stamps(rows)
+        if torch.equal(found, expected):
+            return []
+        differ = (found != expected).view(len(rows), -1).any(1)
+        return [int(position) for position in differ.nonzero()[:, 0]]
 
     def found(self, slot: int) -> tuple[int, int]:
         """Hash and count at the first stamp of a row, for a sentence about it."""
-        row = self._words[slot]
-        return int(row[self._hash_columns[0]]), int(row[self._count_columns[0]])
+        stamp = int(self._words[slot * self._row_words + int(self._columns[0])])
+        return stamp & 0xFFFF_FFFF, stamp >> 32
 
     def is_clean(self, slot: int) -> bool:
         """Whether the whole row is zeros (rule C2)."""
-        return not bool(self._words[slot].any())
+        first = slot * self._row_words
+        return not bool(self._words[first : first + self._row_words].any())
+
+    def _places(self, rows: Rows) -> torch.Tensor:
+        return (rows.slots[:, None] * self._row_words + self._columns).view(-1)
+
+    def _stamps(self, rows: Rows) -> torch.Tensor:
+        return (rows.counts.long() << 32 | rows.hashes.long()).repeat_interleave(self.stamps_count)
 
 
 def _columns(view: torch.Tensor) -> tuple[int, ...]:
-    """Word positions of the stamps of one tensor inside a row."""
+    """Positions of the stamps of one tensor inside a row; tensors start at multiples of 256 bytes (rule C6)."""
     size_bytes = view[0].numel() * view.element_size()
     offset_bytes = view.storage_offset() * view.element_size()
-    first = offset_bytes // WORD_BYTES
-    words = size_bytes // WORD_BYTES
-    assert words >= STAMP_WORDS, f"a state tensor of {size_bytes} bytes has no room for a stamp"
-    return (first, first + (words // STAMP_WORDS - 1) * STAMP_WORDS)
+    stamps_count = size_bytes // STAMP_BYTES
+    assert stamps_count, f"a state tensor of {size_bytes} bytes has no room for a stamp"
+    assert not offset_bytes % STAMP_BYTES, f"a state tensor begins at byte {offset_bytes} of its row"
+    first = offset_bytes // STAMP_BYTES
+    return (first, first + stamps_count - 1)

@@ -10,6 +10,7 @@ import click
 from cache_svc.flags import options, settings_from
 from cache_svc.process import serve
 from cache_svc.term_store import TermStoreError
+from stateroom.telemetry import TraceFileError
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -19,7 +20,7 @@ def main(**flags: Any) -> None:
     settings = settings_from(flags)
     try:
         sys.exit(serve(settings))
-    except TermStoreError as error:
+    except (TermStoreError, TraceFileError) as error:
         raise click.ClickException(str(error)) from None
 
 

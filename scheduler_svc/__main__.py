@@ -10,6 +10,7 @@ import click
 from scheduler_svc.flags import options, settings_from
 from scheduler_svc.process import serve
 from scheduler_svc.term_file import TermFileError
+from stateroom.telemetry import TraceFileError
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -19,7 +20,7 @@ def main(**flags: Any) -> None:
     settings = settings_from(flags)
     try:
         sys.exit(serve(settings))
-    except TermFileError as error:
+    except (TermFileError, TraceFileError) as error:
         raise click.ClickException(str(error)) from None
 
 

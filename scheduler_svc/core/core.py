@@ -207,6 +207,12 @@ class AdmissionCore:
                 step, decode_count = (answer[1], answer[2]) if asked and answer else (0, session.decode_count)
                 self._tell(session, step, decode_count)
 
+    def _note_first(self, name: str, number: int) -> None:
+        """The first reason of a new waiter is kept for its story, whatever comes after."""
+        sequence, lane = self.world.sequences.get(name), self.world.lanes.find(number)
+        if sequence is not None and lane is not None and sequence.lane == number and not sequence.first_spell:
+            sequence.first_spell = lane.clock.spell
+
     def _flush_rank(self, rank: Rank) -> None:
         number = rank.next_number
         rank.next_number += 1
@@ -220,7 +226,8 @@ class AdmissionCore:
     def _tell(self, session: Session, step: int, decode_count: int) -> None:
         world = self.world
         outbox = session.take_outbox()
-        for _, number, _ in outbox.queued:
+        for name, number, _ in outbox.queued:
+            self._note_first(name, number)
             verdict = world.lanes.verdict_of(number)
             if verdict is not None:
                 outbox.lanes[number] = verdict

@@ -11,6 +11,7 @@ from scheduler_svc.core.story import History, history_of
 from scheduler_svc.core.world import World
 from stateroom.residency.agreement import Agreement
 from stateroom.residency.answer import Answer, Bounded, Pending, Unbounded
+from stateroom.residency.phrases import ranks_text
 from stateroom.residency.reasons import ErrorReason, Refused, WaitReason
 from stateroom.residency.states import HOLDS_SLOT, SequenceState
 
@@ -209,8 +210,8 @@ def group_sentence(world: World) -> str:
     pending = world.ranks.first_pending
     match world.agreement.answer:
         case Bounded(0):
-            ranks = ", ".join(map(str, world.agreement.limiting_ranks))
-            return f"No sequence fits on rank {ranks}: raise its --quota or make a slot smaller."
+            ranks = ranks_text(world.agreement.limiting_ranks)
+            return f"No sequence fits on {ranks}: raise the --quota or make a slot smaller."
         case Pending(reason):
             return f"The group does not admit: {reason}."
         case _ if pending is not None:
@@ -218,5 +219,5 @@ def group_sentence(world: World) -> str:
         case Unbounded():
             return f"All {asked} sequences asked for fit on every rank."
         case Bounded(cap):
-            ranks = ", ".join(map(str, world.agreement.limiting_ranks))
-            return f"{cap} of {asked} sequences asked for fit, limited by rank {ranks}."
+            ranks = ranks_text(world.agreement.limiting_ranks)
+            return f"{cap} of {asked} sequences asked for fit, limited by {ranks}."

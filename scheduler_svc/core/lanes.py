@@ -69,8 +69,9 @@ class Lane:
             part_ms = ms - sequence.marks.get(reason, 0)
             if part_ms:
                 sequence.ms_by_reason[reason] = sequence.ms_by_reason.get(reason, 0) + part_ms
-        sequence.spells.extend(self.clock.since(sequence.joined_ms, now_ms))
+        sequence.spells.extend(self.clock.since(sequence.joined_ms, now_ms, sequence.first_spell))
         sequence.lane = 0
+        sequence.first_spell = None
         sequence.passed_over_ms = None
         self.count -= 1
         if self._head < len(self._queue) and self._queue[self._head] is sequence:
@@ -104,7 +105,7 @@ class Lane:
 
     def spells_of(self, sequence: Sequence, now_ms: int) -> list[ClosedSpell]:
         """The story of a waiter up to now."""
-        return [*sequence.spells, *self.clock.since(sequence.joined_ms, now_ms)]
+        return [*sequence.spells, *self.clock.since(sequence.joined_ms, now_ms, sequence.first_spell)]
 
 
 class Lanes:
@@ -119,6 +120,10 @@ class Lanes:
     def lane_of(self, sequence: Sequence) -> Lane:
         """The lane it stands in."""
         return self._by_number[sequence.lane]
+
+    def find(self, number: int) -> Lane | None:
+        """A lane by its number, None once nobody waits in it any more."""
+        return self._by_number.get(number)
 
     def verdict_of(self, number: int) -> tuple[WaitReason, str] | None:
         """Reason and detail of a lane; every lane has one after a pass. None: nobody waits in it any more."""

@@ -11,6 +11,7 @@ from scheduler_svc.core.planning import first_chunk_tokens
 from scheduler_svc.core.sequence import Sequence
 from scheduler_svc.core.session import Session
 from scheduler_svc.core.world import World
+from stateroom.residency.phrases import counted, ranks_text
 from stateroom.residency.reasons import WaitReason
 from stateroom.residency.states import SequenceState
 
@@ -59,7 +60,7 @@ def obstacle_of(world: World, head: Sequence) -> Obstacle | None:
     """Why this waiter cannot start now, or None."""
     session = world.sessions[head.session_id]
     if head.demand:
-        obstacle = _no_slot(world, head.demand)
+        obstacle = _no_slot(world, head)
         if obstacle is not None:
             return obstacle
     if head.arrival.kind == "generation_init" and not head.state_kept:
@@ -88,9 +89,13 @@ def _transfers(world: World) -> Obstacle | None:
     return (WaitReason.TRANSFER_LIMIT, f"{limit} transfers") if limit and arriving >= limit else None
 
 
-def _no_slot(world: World, demand: int) -> Obstacle | None:
-    """All or nothing (rule A5): `demand` slots within the cap and free on every rank."""
-    mirror = world.mirror
+def _no_slot(world: World, head: Sequence) -> Obstacle | None:
+    """All or nothing (rule A5): its slots within the cap and free on every rank.
+
+    SCRUBBING is the reason of a lane only if all its waiters would fit once the rows are zero; else they
+    wait for the cap, of which a row that is being zeroed is a part.
+    """
+    mirror, demand = world.mirror, head.demand
     if world.held_slots + mirror.foreign_count + demand > world.seats:
         if mirror.foreign_count and world.held_slots + demand <= world.seats:
             return (
@@ -101,11 +106,14 @@ def _no_slot(world: World, demand: int) -> Obstacle | None:
             return (WaitReason.BATCH_LIMIT, f"{world.seats} sequences asked, all ranks afford them")
         return (WaitReason.RESIDENCY_CAP, _limits(world))
     if mirror.grantable_count < demand:
+        waiting_slots = world.lanes.lane_of(head).count * demand
+        if world.cap is not None and world.held_slots + mirror.foreign_count + waiting_slots > world.seats:
+            return (WaitReason.RESIDENCY_CAP, _limits(world))
         rank, count = mirror.slowest_scrubbing()
-        return (WaitReason.SCRUBBING, f"rank {rank} scrubs {count} slots")
+        return (WaitReason.SCRUBBING, f"rank {rank} scrubs {counted(count, 'slot')}")
     return None
 
 
 def _limits(world: World) -> str:
-    ranks = ", ".join(str(r) for r in world.agreement.limiting_ranks)
-    return f"cap {world.cap}" + (f", limited by rank {ranks}" if ranks else "")
+    ranks = ranks_text(world.agreement.limiting_ranks)
+    return f"cap {world.cap}" + (f", limited by {ranks}" if ranks else "")

@@ -77,8 +77,6 @@ def _restarted(world: World, rank: Rank, boot_id: str) -> None:
     rank.sent.clear()
     if restarted:
         rank.unattached = {s.id for s in world.sessions.values() if rank.number in s.attached}
-        for session_id in rank.unattached:
-            world.sessions[session_id].outbox.attach.append(rank.number)
         take_back_all(world)
 
 
@@ -172,6 +170,8 @@ def on_rank_ledger(world: World, event: RankLedger) -> None:
         _compare(world, rank, sequence, bound)
     for entry in bound.values():
         _unclaimed(world, rank, entry)
+    for session_id in rank.unattached:  # only now is there a pool to attach
+        world.sessions[session_id].outbox.attach.append(rank.number)
 
 
 def _compare(world: World, rank: Rank, sequence: Sequence, bound: dict[int, LedgerEntry]) -> None:

@@ -56,15 +56,20 @@ class ReasonClock:
             ms[self.spell.reason] = ms.get(self.spell.reason, 0) + now_ms - self.spell.from_ms
         return ms
 
-    def since(self, joined_ms: int, now_ms: int) -> list[ClosedSpell]:
-        """The spells that touch the time since a waiter joined, cut to that time."""
+    def since(self, joined_ms: int, now_ms: int, first: Spell | None) -> list[ClosedSpell]:
+        """The spells that touch the time since a waiter joined, cut to that time.
+
+        `first` is the spell it joined in: it stands first also when the clock has forgotten it since.
+        """
         found: list[ClosedSpell] = []
         end_ms = now_ms
         for spell in reversed(self.spells):
             from_ms = max(spell.from_ms, joined_ms)
             found.append((spell.reason, from_ms, end_ms, spell.detail))
+            end_ms = from_ms
             if spell.from_ms <= joined_ms:
                 break
-            end_ms = from_ms
+        if first is not None and end_ms > joined_ms:
+            found.append((first.reason, joined_ms, end_ms, first.detail))
         found.reverse()
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scheduler_svc.core.events import Arrival, Generation
-from scheduler_svc.core.reason_clock import ClosedSpell
+from scheduler_svc.core.reason_clock import ClosedSpell, Spell
 from stateroom.residency.reasons import WaitReason
 from stateroom.residency.states import SequenceEvent, SequenceState, next_state
 
@@ -42,6 +42,7 @@ class Sequence:
     position_at_arrival: int = 0
     marks: dict[WaitReason, int] = field(default_factory=dict)  # lane's clock when it joined
     joined_ms: int = 0
+    first_spell: Spell | None = None  # the reason it joined in, always kept (section 7)
     ms_by_reason: dict[WaitReason, int] = field(default_factory=dict)
     spells: list[ClosedSpell] = field(default_factory=list)
     passed_over_ms: int | None = None  # since when others pass it (rule A4)

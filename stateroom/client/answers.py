@@ -37,7 +37,8 @@ def hear(book: SessionBook, response: pb.StepResponse) -> None:
     for queued in response.queued:
         book.lane_of[queued.sequence_id] = queued.lane
     for lane in response.lanes:
-        book.reason_of_lane[lane.lane] = types.WaitReason.Name(lane.reason).removeprefix("WAIT_REASON_")
+        reason = types.WaitReason.Name(lane.reason).removeprefix("WAIT_REASON_")
+        book.verdict_of_lane[lane.lane] = (reason, lane.detail)
     book.binding_count = heard.binding_count = response.binding_count
     heard.residents_count = response.residents_count
     heard.waiting_count = response.waiting_count

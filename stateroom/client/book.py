@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from stateroom.client.decisions import Decisions
+from stateroom.client.decisions import Decisions, Rejection
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1 import types_pb2 as types
 
@@ -58,7 +58,7 @@ class SessionBook:
         self._fenced: dict[str, _Fenced] = {}  # ended or let go, last step not done
         self._attached: dict[int, str] = {}
         self.lane_of: dict[str, int] = {}
-        self.reason_of_lane: dict[int, str] = {}
+        self.verdict_of_lane: dict[int, tuple[str, str]] = {}
         self._delta_number = 0
         self.facts = pb.StepRequest()
         self.heard = Decisions(0)
@@ -72,6 +72,11 @@ class SessionBook:
             arrival.sequence_id not in self.held
         ):  # a used id is the scheduler's to reject; the first stays ours
             self.waiting.setdefault(arrival.sequence_id, arrival)
+
+    def reject_here(self, sequence_id: str, fault: str) -> None:
+        """A submission that no message can carry: the same typed rejection, from here."""
+        rejection = Rejection(sequence_id, "INVALID_REQUEST", f"{fault}: give 0 or more", 0)
+        self.heard.rejections += (rejection,)
 
     def finish(
         self, sequence_id: str, last_step: int | None, output_tokens: int, keep_as_cache: bool = False
@@ -257,5 +262,12 @@ class SessionBook:
 
     def reason_of(self, sequence_id: str) -> str | None:
         """Why a waiting sequence waits, as last told."""
-        lane = self.lane_of.get(sequence_id)
-        return self.reason_of_lane.get(lane) if lane is not None and sequence_id in self.waiting else None
+        return self._verdict(sequence_id)[0] or None
+
+    def detail_of(self, sequence_id: str) -> str:
+        """What stands behind the reason."""
+        return self._verdict(sequence_id)[1]
+
+    def _verdict(self, sequence_id: str) -> tuple[str, str]:
+        lane = self.lane_of.get(sequence_id) if sequence_id in self.waiting else None
+        return self.verdict_of_lane.get(lane, ("", "")) if lane is not None else ("", "")

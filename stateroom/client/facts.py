@@ -46,6 +46,11 @@ class FactsMixin:
         `deadline_ms` is its longest wait (0: the group's), `chunk_boundaries` prompt positions at which a
         chunk has to end, `engine_hold` the engine's word while it is not ready for it (see `ready`).
         """
+        if min(prompt_tokens, max_output_tokens, demand, deadline_ms) < 0:  # does not even fit in a message
+            self._book.reject_here(
+                sequence_id, f"a length, the demand or the deadline of {sequence_id} is negative"
+            )
+            return
         self._book.submit(
             pb.Arrival(
                 sequence_id=sequence_id,
@@ -135,6 +140,10 @@ class FactsMixin:
     def wait_reason(self, sequence_id: str) -> str | None:
         """Why one sequence waits, None if it does not."""
         return self._book.reason_of(sequence_id)
+
+    def wait_detail(self, sequence_id: str) -> str:
+        """The rank, tenant or number behind its reason, as last told."""
+        return self._book.detail_of(sequence_id)
 
     @property
     def held(self) -> Mapping[str, HeldSequence]:

@@ -21,7 +21,9 @@ from cache_svc.pool import Pool, PoolError
 from cache_svc.settings import Settings
 from cache_svc.term_store import TermStore
 from stateroom.ordered_stream import OrderedStream
+from stateroom.residency.answer import Bounded, Unbounded
 from stateroom.residency.reasons import ErrorReason, Refused
+from stateroom.residency.sizing import raw_slots
 from stateroom.v1 import cache_service_pb2 as pb
 from stateroom.wire_words import answer_from, answer_to
 
@@ -109,6 +111,20 @@ class RankDriver:
         async with self._changed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), seconds_max)
+
+    async def set_quota(self, request: pb.SetQuotaRequest) -> pb.SetQuotaResponse:
+        """Another quota; every watcher hears it at once (rule B8)."""
+        previous_bytes = self.core.terms.quota_bytes
+        sentence = self.core.set_quota(request.quota_bytes, request.rank_boot_id)
+        self._log.info("quota", bytes=request.quota_bytes, before=previous_bytes, says=sentence)
+        await self._tell_watchers()
+        n = raw_slots(self.core.terms)
+        return pb.SetQuotaResponse(
+            affords=answer_to(Unbounded() if n is None else Bounded(n)),
+            previous_quota_bytes=previous_bytes,
+            built_slots=self.core.built_slots(),
+            sentence=sentence,
+        )
 
     async def _tell_watchers(self) -> None:
         async with self._changed:

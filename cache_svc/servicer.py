@@ -133,3 +133,9 @@ class Servicer(CacheServiceServicer):
         while True:
             yield pb.WatchResidencyResponse(residency=self._driver.residency(request.asked))
             await self._driver.wait_for_change(heartbeat_ms / 1000)
+
+    async def SetQuota(self, request: pb.SetQuotaRequest, context: Context) -> pb.SetQuotaResponse:
+        try:
+            return await self._driver.set_quota(request)
+        except Refused as refused:
+            await abort(context, refused)

@@ -20,6 +20,7 @@ COMMANDS = {
         "The agreed cap, every rank, who holds and who waits.",
     ),
     "why": ("stateroom_ops.why_command", "why", "Why one sequence waits, or waited."),
+    "quota": ("stateroom_ops.quota_command", "quota", "Another quota for one rank of a running group."),
     "demo": ("stateroom_ops.demo_command", "demo", "A group of 4 ranks under more load than it holds."),
 }
 

@@ -15,7 +15,7 @@ from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1.cache_service_pb2_grpc import CacheServiceStub
 from stateroom.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 
-__all__ = ["OperatorClient", "list_slots"]
+__all__ = ["OperatorClient", "list_slots", "set_quota"]
 
 CALL_SECONDS_MAX = 5.0
 
@@ -69,6 +69,19 @@ async def list_slots(address: str) -> cache_pb.ListSlotsResponse:
         try:
             answer: cache_pb.ListSlotsResponse = await CacheServiceStub(channel).ListSlots(
                 cache_pb.ListSlotsRequest(page_size=1), timeout=CALL_SECONDS_MAX
+            )
+            return answer
+        except grpc.aio.AioRpcError as error:
+            raise _named(from_rpc_error(error), "cache service", address) from None
+
+
+async def set_quota(address: str, quota_bytes: int, boot_id: str) -> cache_pb.SetQuotaResponse:
+    """Another quota for the rank at this address, as long as it is this process (rule B8)."""
+    request = cache_pb.SetQuotaRequest(quota_bytes=quota_bytes, rank_boot_id=boot_id)
+    async with open_channel(address) as channel:
+        try:
+            answer: cache_pb.SetQuotaResponse = await CacheServiceStub(channel).SetQuota(
+                request, timeout=CALL_SECONDS_MAX
             )
             return answer
         except grpc.aio.AioRpcError as error:

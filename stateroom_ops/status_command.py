@@ -10,7 +10,7 @@ import click
 
 from stateroom_ops.terminal import run_command
 
-__all__ = ["status"]
+__all__ = ["running_address", "status"]
 
 
 @click.command(help="The agreed cap and which rank limits it, every rank, who holds a slot and who waits.")
@@ -19,7 +19,7 @@ __all__ = ["status"]
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def status(connect: str | None, run_dir: Path | None, as_json: bool) -> None:
     """The command; exit code 1 if no scheduler answers."""
-    address = connect or _running_address(run_dir)
+    address = connect or running_address(run_dir)
     description = run_command(_ask(address), "stopped")
     from stateroom_ops.status_view import status_object, status_view
 
@@ -31,7 +31,8 @@ def status(connect: str | None, run_dir: Path | None, as_json: bool) -> None:
         wide_console().print(status_view(address, description))
 
 
-def _running_address(run_dir: Path | None) -> str:
+def running_address(run_dir: Path | None) -> str:
+    """The scheduler of the latest local group; ClickException if none runs."""
     from stateroom_ops.run_dir import base_dir, running_groups
 
     base = run_dir or base_dir()

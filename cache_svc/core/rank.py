@@ -5,7 +5,7 @@ Pure: each call applies one message and returns the effects, or raises Refused a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cache_svc.core.effects import BuildPool, Effect, KeepTerm, ReplaceLeader, Scrub
 from cache_svc.core.ledger import Generation, Ledger, Owner, Refusal
@@ -13,7 +13,7 @@ from stateroom.residency.agreement import Agreement
 from stateroom.residency.answer import Answer, Bounded, Pending
 from stateroom.residency.quantity import format_bytes
 from stateroom.residency.reasons import ErrorReason, Refused
-from stateroom.residency.sizing import SizingTerms, built_bytes, local_answer
+from stateroom.residency.sizing import SizingTerms, built_bytes, local_answer, raw_slots
 
 __all__ = ["Applied", "BindOrder", "RankCore", "ReleaseOrder"]
 
@@ -71,6 +71,30 @@ class RankCore:
         """Quota that no row takes."""
         rows = self.ledger.rows if self.ledger is not None else 0
         return self.terms.quota_bytes - built_bytes(self.terms, rows)
+
+    def set_quota(self, quota_bytes: int, boot_id: str) -> str:
+        """Another quota while running (rule B8); the sentence says what follows. Moves no memory."""
+        if boot_id:
+            self._check_boot_id(boot_id)
+        if quota_bytes < 1:
+            raise Refused(
+                ErrorReason.INVALID_REQUEST,
+                f"a quota of {quota_bytes} bytes affords nothing: give more than 0",
+            )
+        self.terms = replace(self.terms, quota_bytes=quota_bytes)
+        n = raw_slots(self.terms)
+        if n is None:
+            return "this rank has no recurrent layers: its quota limits nothing"
+        built = self.built_slots()
+        if built and n > built:
+            return (
+                f"{n} sequences would fit and {built} are built: restart this rank to hold more than {built}"
+            )
+        return f"{n} sequences fit" + ("" if n else ": nothing is admitted until the quota is raised")
+
+    def built_slots(self) -> int:
+        """Sequences that the rows that stand can hold; 0 before a commit."""
+        return self.ledger.rows - self.ledger.reserved_slots if self.ledger is not None else 0
 
     def hear_term(self, term: int, leader_boot_id: str) -> tuple[Effect, ...]:
         """Follows the highest term; refuses a lower one and the same one from another (rules D1, D6)."""

@@ -91,7 +91,7 @@ def _never_fits(world: World, session: Session, arrival: Arrival) -> Fault | Non
             f"together, and the longest sequence is {longest}: shorten it or raise --max-seq-len"
         )
         return ErrorReason.TOO_MANY_TOKENS, sentence, 0
-    if world.seats and arrival.demand > world.seats:
+    if world.committed is not None and arrival.demand > world.seats:
         return ErrorReason.DEMAND_EXCEEDS_CAP, _too_demanding(name, arrival.demand, world.seats), 0
     sentence = pages_too_many(session.kv, arrival)
     return (ErrorReason.KV_EXCEEDS_POOL, sentence, 0) if sentence else None

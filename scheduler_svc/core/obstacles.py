@@ -45,8 +45,10 @@ def group_gate(world: World) -> Obstacle | None:
         rank = world.ranks.first_pending
         assert rank is not None, f"{world.ranks.pending_count} ranks pending and none found"
         return (WaitReason.RANK_PENDING, f"rank {rank.number} {rank.status}")
-    if not world.seats:
+    if world.committed is None:
         return (WaitReason.RANK_PENDING, "no agreement yet")
+    if not world.seats:
+        return (WaitReason.RESIDENCY_CAP, _limits(world))
     return None
 
 

@@ -908,3 +908,65 @@ class WatchResidencyResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchResidencyResponse: _TypeAlias = WatchResidencyResponse  # noqa: Y015
+
+@_typing.final
+class SetQuotaRequest(_message.Message):
+    """Another quota."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUOTA_BYTES_FIELD_NUMBER: _builtins.int
+    RANK_BOOT_ID_FIELD_NUMBER: _builtins.int
+    quota_bytes: _builtins.int
+    """Bytes, > 0."""
+    rank_boot_id: _builtins.str
+    """Boot id of the process that is meant; empty for whichever runs."""
+    def __init__(
+        self,
+        *,
+        quota_bytes: _builtins.int = ...,
+        rank_boot_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["quota_bytes", b"quota_bytes", "rank_boot_id", b"rank_boot_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetQuotaRequest: _TypeAlias = SetQuotaRequest  # noqa: Y015
+
+@_typing.final
+class SetQuotaResponse(_message.Message):
+    """What the new quota affords."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFFORDS_FIELD_NUMBER: _builtins.int
+    PREVIOUS_QUOTA_BYTES_FIELD_NUMBER: _builtins.int
+    BUILT_SLOTS_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    previous_quota_bytes: _builtins.int
+    """Quota before."""
+    built_slots: _builtins.int
+    """Sequences that the rows built here can hold; 0 before a commit."""
+    sentence: _builtins.str
+    """One sentence for people: what follows, and whether a restart would give more."""
+    @_builtins.property
+    def affords(self) -> _types_pb2.Residency:
+        """Sequences this rank affords now; unbounded without recurrent layers."""
+
+    def __init__(
+        self,
+        *,
+        affords: _types_pb2.Residency | None = ...,
+        previous_quota_bytes: _builtins.int = ...,
+        built_slots: _builtins.int = ...,
+        sentence: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["affords", b"affords"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["affords", b"affords", "built_slots", b"built_slots", "previous_quota_bytes", b"previous_quota_bytes", "sentence", b"sentence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetQuotaResponse: _TypeAlias = SetQuotaResponse  # noqa: Y015

@@ -67,6 +67,11 @@ class CacheServiceStub(object):
                 request_serializer=stateroom_dot_v1_dot_cache__service__pb2.WatchResidencyRequest.SerializeToString,
                 response_deserializer=stateroom_dot_v1_dot_cache__service__pb2.WatchResidencyResponse.FromString,
                 _registered_method=True)
+        self.SetQuota = channel.unary_unary(
+                '/stateroom.v1.CacheService/SetQuota',
+                request_serializer=stateroom_dot_v1_dot_cache__service__pb2.SetQuotaRequest.SerializeToString,
+                response_deserializer=stateroom_dot_v1_dot_cache__service__pb2.SetQuotaResponse.FromString,
+                _registered_method=True)
 
 
 class CacheServiceServicer(object):
@@ -132,6 +137,17 @@ class CacheServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetQuota(self, request, context):
+        """Lowers or raises the quota while running (rule B8), for operators. It moves no memory: the cap falls
+        to any number, by withheld rows, and rises at most to the rows that stand. Watchers hear it at once,
+        and the scheduler agrees again; no resident is ended by it.
+        INVALID_ARGUMENT (INVALID_REQUEST): a quota of 0. FAILED_PRECONDITION (WRONG_BOOT_ID): the process
+        that was meant is gone; ask ResidencyQuery again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CacheServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -164,6 +180,11 @@ def add_CacheServiceServicer_to_server(servicer, server):
                     servicer.WatchResidency,
                     request_deserializer=stateroom_dot_v1_dot_cache__service__pb2.WatchResidencyRequest.FromString,
                     response_serializer=stateroom_dot_v1_dot_cache__service__pb2.WatchResidencyResponse.SerializeToString,
+            ),
+            'SetQuota': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetQuota,
+                    request_deserializer=stateroom_dot_v1_dot_cache__service__pb2.SetQuotaRequest.FromString,
+                    response_serializer=stateroom_dot_v1_dot_cache__service__pb2.SetQuotaResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -331,6 +352,33 @@ class CacheService(object):
             '/stateroom.v1.CacheService/WatchResidency',
             stateroom_dot_v1_dot_cache__service__pb2.WatchResidencyRequest.SerializeToString,
             stateroom_dot_v1_dot_cache__service__pb2.WatchResidencyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetQuota(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stateroom.v1.CacheService/SetQuota',
+            stateroom_dot_v1_dot_cache__service__pb2.SetQuotaRequest.SerializeToString,
+            stateroom_dot_v1_dot_cache__service__pb2.SetQuotaResponse.FromString,
             options,
             channel_credentials,
             insecure,

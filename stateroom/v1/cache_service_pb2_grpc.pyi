@@ -71,6 +71,13 @@ class CacheServiceStub:
     """The residency whenever it changes, and at least every heartbeat (from the serving loop itself, so
     that a stuck loop shows as silence). Ends only with the process or the caller.
     """
+    SetQuota: _grpc.UnaryUnaryMultiCallable[_cache_service_pb2.SetQuotaRequest, _cache_service_pb2.SetQuotaResponse]
+    """Lowers or raises the quota while running (rule B8), for operators. It moves no memory: the cap falls
+    to any number, by withheld rows, and rises at most to the rows that stand. Watchers hear it at once,
+    and the scheduler agrees again; no resident is ended by it.
+    INVALID_ARGUMENT (INVALID_REQUEST): a quota of 0. FAILED_PRECONDITION (WRONG_BOOT_ID): the process
+    that was meant is gone; ask ResidencyQuery again.
+    """
 
 @_typing.type_check_only
 class CacheServiceAsyncStub(CacheServiceStub):
@@ -112,6 +119,13 @@ class CacheServiceAsyncStub(CacheServiceStub):
     WatchResidency: _aio.UnaryStreamMultiCallable[_cache_service_pb2.WatchResidencyRequest, _cache_service_pb2.WatchResidencyResponse]  # type: ignore[assignment]
     """The residency whenever it changes, and at least every heartbeat (from the serving loop itself, so
     that a stuck loop shows as silence). Ends only with the process or the caller.
+    """
+    SetQuota: _aio.UnaryUnaryMultiCallable[_cache_service_pb2.SetQuotaRequest, _cache_service_pb2.SetQuotaResponse]  # type: ignore[assignment]
+    """Lowers or raises the quota while running (rule B8), for operators. It moves no memory: the cap falls
+    to any number, by withheld rows, and rises at most to the rows that stand. Watchers hear it at once,
+    and the scheduler agrees again; no resident is ended by it.
+    INVALID_ARGUMENT (INVALID_REQUEST): a quota of 0. FAILED_PRECONDITION (WRONG_BOOT_ID): the process
+    that was meant is gone; ask ResidencyQuery again.
     """
 
 class CacheServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -187,6 +201,19 @@ class CacheServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_cache_service_pb2.WatchResidencyResponse], _abc.AsyncIterator[_cache_service_pb2.WatchResidencyResponse]]:
         """The residency whenever it changes, and at least every heartbeat (from the serving loop itself, so
         that a stuck loop shows as silence). Ends only with the process or the caller.
+        """
+
+    @_abc_1.abstractmethod
+    def SetQuota(
+        self,
+        request: _cache_service_pb2.SetQuotaRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cache_service_pb2.SetQuotaResponse, _abc.Awaitable[_cache_service_pb2.SetQuotaResponse]]:
+        """Lowers or raises the quota while running (rule B8), for operators. It moves no memory: the cap falls
+        to any number, by withheld rows, and rises at most to the rows that stand. Watchers hear it at once,
+        and the scheduler agrees again; no resident is ended by it.
+        INVALID_ARGUMENT (INVALID_REQUEST): a quota of 0. FAILED_PRECONDITION (WRONG_BOOT_ID): the process
+        that was meant is gone; ask ResidencyQuery again.
         """
 
 def add_CacheServiceServicer_to_server(servicer: CacheServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test lint protos clean
+.PHONY: setup demo test test-compose lint protos clean
 
 setup: $(STAMP)
 
@@ -20,6 +20,12 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# STATEROOM_IMAGE names an image that is there already; without it the image is built first.
+COMPOSE = $(shell command -v docker-compose || echo docker compose)
+test-compose: setup
+	$(if $(STATEROOM_IMAGE),,$(COMPOSE) build)
+	$(BIN)/python -m pytest tests/compose -rs
 
 lint: setup
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && cd protos && ../$(BIN)/buf lint

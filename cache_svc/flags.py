@@ -15,8 +15,9 @@ from stateroom.residency.config_file import load_config
 from stateroom.residency.model import read_model
 from stateroom.residency.parallel import Parallel
 from stateroom.residency.quantity import QuantityError, parse_bytes
-from stateroom.residency.rank_state import RankState, StateOptions, rank_state
-from stateroom.residency.sizing import SizingTerms, cap_zero_sentence, raw_slots
+from stateroom.residency.rank_state import StateOptions, rank_state
+from stateroom.residency.rank_terms import SequenceLength, rank_terms
+from stateroom.residency.sizing import cap_zero_sentence, raw_slots
 
 __all__ = ["options", "settings_from"]
 
@@ -89,7 +90,19 @@ def settings_from(flags: dict[str, Any]) -> Settings:
                 draft_tokens=flags["draft_tokens"],
             ),
         )
-        terms = _terms(flags, state, flags["max_seq_len"] or model.max_position_embeddings)
+        terms = rank_terms(
+            model,
+            state,
+            quota_bytes=flags["quota"],
+            reserved_slots=flags["reserved"],
+            fixed_bytes=flags["fixed"],
+            guarantee=flags["guarantee"],
+            length=SequenceLength(
+                max_seq_len=flags["max_seq_len"],
+                draft_tokens=flags["draft_tokens"],
+                page_tokens=flags["page_tokens"],
+            ),
+        )
         for address in flags["listen"]:
             check_listen_address(address)
     except (ConfigError, AddressError) as error:
@@ -105,28 +118,6 @@ def settings_from(flags: dict[str, Any]) -> Settings:
         descriptor_socket=flags["descriptor_socket"] or home / f"rank{parallel.rank}.pool",
         state_dir=flags["state_dir"] or home / f"rank{parallel.rank}.state",
         trace_file=flags["trace_file"],
-    )
-
-
-def _terms(flags: dict[str, Any], state: RankState, max_seq_len: int | None) -> SizingTerms:
-    kv_sequence_bytes = 0
-    if flags["guarantee"] == "full_length":
-        if max_seq_len is None:
-            raise ConfigError(
-                "--max-seq-len",
-                None,
-                "full_length needs the longest sequence and the config has none",
-                "give --max-seq-len",
-            )
-        tokens = max_seq_len + flags["draft_tokens"] + 1
-        kv_sequence_bytes = state.kv_sequence_bytes(tokens, flags["page_tokens"])
-    return SizingTerms(
-        quota_bytes=flags["quota"],
-        slot_bytes=state.slot_bytes,
-        reserved_slots=flags["reserved"],
-        fixed_bytes=flags["fixed"],
-        kv_sequence_bytes=kv_sequence_bytes,
-        guarantee=flags["guarantee"],
     )
 
 

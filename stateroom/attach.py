@@ -23,7 +23,7 @@ from stateroom.residency.reasons import ErrorReason
 from stateroom.v1 import cache_service_pb2 as pb
 from stateroom.v1.cache_service_pb2_grpc import CacheServiceStub
 
-__all__ = ["AttachedPool", "attach"]
+__all__ = ["AttachedPool", "attach", "check_rows"]
 
 CALL_SECONDS_MAX = 5.0
 LAYOUT_VERSION = 1
@@ -74,6 +74,19 @@ class AttachedPool:
             self._connection.close()
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def check_rows(pool: AttachedPool, seats: int, reserved_slots: int) -> None:
+    """Compares the pool's rows with the session's numbers (rule B4): one agreement, one number everywhere.
+
+    More rows than seats are right after the cap has fallen (rule B8). Raises NUMBERS_DIFFER else.
+    """
+    if pool.rows < seats + reserved_slots or pool.reserved_slots != reserved_slots:
+        raise StateroomError(
+            ErrorReason.NUMBERS_DIFFER,
+            f"the pool has {pool.rows} rows with {pool.reserved_slots} reserved and the session says {seats} seats "
+            f"with {reserved_slots} reserved: attach the pools of the group that the session is registered with",
+        )
 
 
 def attach(address: str, *, layout_hash: str = "", session_id: str = "") -> AttachedPool:

@@ -13,7 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from stateroom.attach import attach
+from stateroom.attach import AttachedPool, attach, check_rows
 from stateroom.client import Session
 from stateroom.errors import StateroomError
 from stateroom.telemetry import Telemetry, setup_telemetry
@@ -124,7 +124,7 @@ async def replay_session(
         )
         stack.push_async_callback(session.close)
         operator = await stack.enter_async_context(OperatorClient(address))
-        pools = ReplayPools(lambda rank_address: attach(rank_address, session_id=session.info.session_id))
+        pools = ReplayPools(lambda rank_address: _attach(rank_address, session))
         stack.callback(pools.close)
         virtual = plan.speed is None
         executor = ReplayExecutor(
@@ -140,6 +140,13 @@ async def replay_session(
             on_step=on_step,
         )
         yield RunningReplay(plan, session, executor, operator, group, pools)
+
+
+def _attach(address: str, session: Session) -> AttachedPool:
+    """The pool of a rank, with the session's own numbers (rule B4)."""
+    pool = attach(address, session_id=session.info.session_id)
+    check_rows(pool, session.info.seats, session.info.reserved_slots)
+    return pool
 
 
 class _RequestSpans:

@@ -163,8 +163,8 @@ class RankCore:
 
     def _check_quota(self, rows: int, reserved_slots: int) -> None:
         """An agreement never raises a rank's quota (rule B6)."""
-        needed_bytes = self.terms.fixed_bytes + rows * self.terms.slot_bytes
-        if self.terms.slot_bytes and needed_bytes > self.terms.quota_bytes:
+        needed_bytes = built_bytes(self.terms, rows)
+        if needed_bytes > self.terms.quota_bytes:
             raise Refused(
                 ErrorReason.QUOTA_EXCEEDED,
                 f"{rows} rows ({reserved_slots} reserved) need {needed_bytes} bytes ({format_bytes(needed_bytes)}) and "

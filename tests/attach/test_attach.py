@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stateroom.attach import attach
+from stateroom.attach import attach, check_rows
 from stateroom.client import Handle
 from stateroom.errors import StateroomError
 from stateroom.residency.reasons import ErrorReason
@@ -92,6 +92,20 @@ async def test_s08_a_rank_without_recurrent_layers_has_nothing_to_attach(short_d
         with pytest.raises(StateroomError) as refused:
             await asyncio.to_thread(attach, running.address)
         assert refused.value.reason is ErrorReason.NO_POOL
+
+
+async def test_b04_pool_and_session_have_one_number(short_dir: Path) -> None:
+    async with service(short_dir, cap=4) as running:
+        await commit(running, 4)
+        pool = await asyncio.to_thread(attach, running.address)
+        check_rows(pool, seats=4, reserved_slots=1)
+        check_rows(pool, seats=2, reserved_slots=1)  # the cap has fallen since (rule B8)
+        with pytest.raises(
+            StateroomError, match="5 rows with 1 reserved and the session says 5 seats"
+        ) as differ:
+            check_rows(pool, seats=5, reserved_slots=1)
+        assert differ.value.reason is ErrorReason.NUMBERS_DIFFER
+        pool.close()
 
 
 def test_attach_to_nobody_is_one_sentence(short_dir: Path) -> None:

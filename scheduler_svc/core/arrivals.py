@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from scheduler_svc.core.admission import admit
 from scheduler_svc.core.effects import AdmissionStarted
 from scheduler_svc.core.ending import end_waiting
 from scheduler_svc.core.events import Arrival
@@ -30,11 +31,10 @@ Fault = tuple[ErrorReason, str, int]  # reason, sentence, retry after ms
 
 def arrive(world: World, session: Session, arrival: Arrival) -> None:
     """One arrival of a session's message."""
-    fault = (
-        _malformed(world, arrival)
-        or _never_fits(world, session, arrival)
-        or _queue_full(world, session, arrival)
-    )
+    fault = _malformed(world, arrival) or _never_fits(world, session, arrival)
+    if fault is None and _queue_full(world, arrival) is not None:
+        admit(world)  # those before it in the same message may start, and make room
+        fault = _queue_full(world, arrival)
     if fault is not None:
         session.outbox.reject(arrival.sequence_id, *fault)
         return
@@ -101,7 +101,7 @@ def _too_demanding(name: str, demand: int, seats: int) -> str:
     return f"{name} needs {demand} slots at once and the group holds {seats}: ask for fewer"
 
 
-def _queue_full(world: World, session: Session, arrival: Arrival) -> Fault | None:
+def _queue_full(world: World, arrival: Arrival) -> Fault | None:
     """Bounds of the queue: sequences, tokens, sequences of one tenant (rule A6)."""
     settings, waiting = world.settings, world.lanes.waiting_count
     tokens = world.waiting_tokens + arrival.prompt_tokens + arrival.max_output_tokens

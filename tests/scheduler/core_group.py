@@ -21,6 +21,7 @@ from scheduler_svc.core.effects import (
     GroupChanged,
     HearLedger,
     Orders,
+    Preemption,
     Recompute,
     Rejection,
     Tell,
@@ -36,12 +37,14 @@ from scheduler_svc.core.events import (
     Fact,
     Finished,
     Held,
+    KvReported,
     LedgerEntry,
     LetGo,
     RankConfirmed,
     RankLedger,
     RankLost,
     RankReported,
+    Ready,
     RefusedOrder,
     SessionList,
     SessionRegistered,
@@ -158,6 +161,8 @@ class CoreGroup:
         self.granted_order: list[str] = []
         self.rejected: dict[str, Rejection] = {}
         self.recompute: dict[str, Recompute] = {}
+        self.preemptions: dict[str, Preemption] = {}
+        self.reclaimed: list[str] = []
         self.chunks: list[Chunk] = []
         self.spans: list[AdmissionStarted | AdmissionEnded] = []
         self.log: list[Effect] = []
@@ -228,6 +233,9 @@ class CoreGroup:
             self.rejected[rejection.sequence_id] = rejection
         for lost in tell.decisions.recompute:
             self.recompute[lost.sequence_id] = lost
+        for stopped in tell.decisions.preemptions:
+            self.preemptions[stopped.sequence_id] = stopped
+        self.reclaimed += [reclaim.sequence_id for reclaim in tell.decisions.reclaim]
         if tell.step:
             self.chunks = tell.decisions.chunks
 
@@ -317,6 +325,17 @@ class CoreGroup:
     def let_go(self, name: str, last_step: int | None = None) -> None:
         last = self.step_number if last_step is None else last_step
         self.send(LetGo(name, self.recompute[name].generation, last), completed=self.step_number)
+
+    def preempted_let_go(self, name: str, state_kept: bool = False) -> None:
+        """The executor stopped a preempted sequence; no step uses its slot any more."""
+        generation = self.preemptions[name].generation
+        self.send(LetGo(name, generation, self.step_number, state_kept), completed=self.step_number)
+
+    def send_ready(self, *names: str) -> None:
+        self.send(*(Ready(name) for name in names), completed=self.step_number)
+
+    def report_kv(self, page_tokens: int, total: int, free: int) -> None:
+        self.send(KvReported(page_tokens, total, free), completed=self.step_number)
 
     def attached(self, number: int) -> None:
         self.send(Attached(number, self.ranks[number].boot_id), completed=self.step_number)

@@ -60,6 +60,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
+    # a container that starts again has another address: the default asks the name only every 30 s
+    ("grpc.dns_min_time_between_resolutions_ms", 500),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
     # a channel of its own each, so that closing one never ends another's calls

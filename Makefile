@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test test-compose lint protos clean
+.PHONY: setup demo test test-compose soak mutants lint protos clean
 
 setup: $(STAMP)
 
@@ -26,6 +26,14 @@ COMPOSE = $(shell command -v docker-compose || echo docker compose)
 test-compose: setup
 	$(if $(STATEROOM_IMAGE),,$(COMPOSE) build)
 	$(BIN)/python -m pytest tests/compose -rs
+
+# Longer than `make test` has time for: more random events, larger worlds.
+soak: setup
+	STATEROOM_SOAK=1 $(BIN)/python -m pytest tests/scheduler -k 'naive or exhaustive' --timeout 3600 -s
+
+mutants: setup
+	$(BIN)/mutmut run --max-children $$(nproc) >mutants.log 2>&1 || true
+	$(BIN)/mutmut results | sort
 
 lint: setup
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && cd protos && ../$(BIN)/buf lint

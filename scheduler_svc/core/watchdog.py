@@ -31,10 +31,11 @@ def note_step(world: World, worked: bool) -> None:
 def watch(world: World) -> None:
     """On every tick."""
     settings = world.settings
+    if in_flight(world):  # a pending rank's time is not ours: count from its end, or its return is an alarm
+        world.idle_steps, world.progress_ms = 0, world.now_ms
+        return
     since_ms = world.now_ms - world.progress_ms
     if world.no_progress or world.idle_steps < settings.watchdog_steps or since_ms < settings.watchdog_ms:
-        return
-    if in_flight(world):
         return
     suspended = world.count_by_state[SequenceState.SUSPENDED]
     world.no_progress = (

@@ -31,6 +31,7 @@ class HeldSequence:
     state: types.SequenceState.ValueType
     computed_tokens: int = 0
     last_step: int = 0
+    cancelled: bool = False  # in mid-transfer
 
     @property
     def generation(self) -> types.Generation:
@@ -101,7 +102,12 @@ class SessionBook:
         if self.waiting.pop(sequence_id, None) is not None:
             self.facts.cancels.append(sequence_id)
         elif sequence_id in self.held:
-            self.finish(sequence_id, None, 0)
+            held = self.held[sequence_id]
+            if held.state in (types.SEQUENCE_STATE_TRANSFER_IN, types.SEQUENCE_STATE_TRANSFER_OUT):
+                held.cancelled = True  # ends when its transfer does: someone may write until then
+                self.facts.cancels.append(sequence_id)
+            else:
+                self.finish(sequence_id, None, 0)
 
     def transfer(self, sequence_id: str, event: str) -> None:
         """A state transfer started, completed or failed."""
@@ -109,6 +115,8 @@ class SessionBook:
         self.facts.transfers.add(sequence_id=sequence_id, generation=held.generation, event=TRANSFERS[event])
         if event == "started":
             held.state = types.SEQUENCE_STATE_TRANSFER_IN
+        elif held.cancelled:
+            del self.held[sequence_id]
         elif event == "completed" and held.state != types.SEQUENCE_STATE_TRANSFER_OUT:
             held.state = types.SEQUENCE_STATE_DECODE
             held.computed_tokens = held.arrival.prompt_tokens

@@ -18,6 +18,23 @@ from stateroom.residency.states import HOLDS_SLOT, SequenceState
 __all__ = ["Description", "Explanation", "Holder", "RankView", "describe", "explain", "group_sentence"]
 
 
+# What ends each reason, as the end of a sentence.
+RELEASED_BY = {
+    WaitReason.RESIDENCY_CAP: "a holder ends or the cap is raised",
+    WaitReason.TOKEN_BUDGET: "a step has tokens left",
+    WaitReason.BATCH_LIMIT: "a sequence ends",
+    WaitReason.KV_PAGES: "the engine reports free pages",
+    WaitReason.SCRUBBING: "the row is zero",
+    WaitReason.TRANSFER_LIMIT: "a transfer ends",
+    WaitReason.POLICY_ORDER: "the one before it has started",
+    WaitReason.TENANT_SHARE: "the other tenant has had its share",
+    WaitReason.RANK_PENDING: "that rank is ready",
+    WaitReason.RECOVERING: "those sessions have been heard",
+    WaitReason.DRAINING: "another scheduler takes over",
+    WaitReason.ENGINE: "the engine says that it is ready for it",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """An owner in the way."""
@@ -169,6 +186,7 @@ def _sentence(
     )
     if holders:
         text += f", the longest {holders[0].sequence_id} for {holders[0].held_ms} ms"
+    text += f"; it goes on when {RELEASED_BY[reason]}"
     return text + (f". A slot is expected in about {expected_ms} ms." if expected_ms is not None else ".")
 
 

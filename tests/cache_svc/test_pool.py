@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -15,37 +16,35 @@ from stateroom.residency.layout import TensorSpec, place
 from stateroom.residency.model import read_model
 from stateroom.residency.parallel import Parallel
 from stateroom.residency.rank_state import StateOptions, rank_state
-from stateroom.residency.twin import shrink
-from stateroom_ops.presets import preset_config
 
-# One preset a family that keeps states; twins where the real one is large.
-FAMILIES = {
-    "falcon-mamba-7b": 1,
-    "mamba-2.8b": 1,
-    "falcon-h1-0.5b": 1,
-    "granite-4.0-h-micro": 1,
-    "nemotron-nano-9b-v2": 1,
-    "jamba-v0.1": 1,
-    "qwen3.5-27b": 8,
-    "kimi-linear-48b-a3b": 8,
-    "lfm2-1.2b": 1,
-    "minimax-text-01": 8,
-}
+DATA = Path(__file__).resolve().parents[1] / "data" / "models"
+BF16 = StateOptions(ssm_dtype="bfloat16", conv_dtype="bfloat16")
 LAYOUT = place([TensorSpec(0, "conv", (3, 5), "bfloat16"), TensorSpec(0, "recurrent", (2, 7), "float32")])
 
 
-@pytest.mark.parametrize("preset", FAMILIES)
-def test_c06_a_built_pool_has_exactly_the_planned_bytes(preset: str) -> None:
-    config = preset_config(preset)
-    assert config is not None
-    model = read_model(shrink(config, FAMILIES[preset]) if FAMILIES[preset] > 1 else config)
-    state = rank_state(model, Parallel(), StateOptions())
-    pool = Pool(state.layout, 3)
+def _smallest_of_every_family() -> dict[str, dict[str, object]]:
+    """One published config a family: the one with the least bytes a slot."""
+    smallest: dict[str, tuple[int, dict[str, object]]] = {}
+    for path in sorted(DATA.glob("*.json")):
+        config = json.loads(path.read_text())["fields"]
+        model = read_model(config)
+        size_bytes = rank_state(model, Parallel(), BF16).slot_bytes
+        if model.family not in smallest or size_bytes < smallest[model.family][0]:
+            smallest[model.family] = (size_bytes, config)
+    return {family: config for family, (_, config) in smallest.items()}
+
+
+CONFIGS = _smallest_of_every_family()
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_c06_a_built_pool_has_exactly_the_planned_bytes(family: str) -> None:
+    state = rank_state(read_model(CONFIGS[family]), Parallel(), BF16)
+    pool = Pool(state.layout, 2)
     try:
-        assert os.fstat(pool.descriptor).st_size == 3 * state.slot_bytes == pool.size_bytes
-        found = views(pool.row(0).new_zeros(0), state.layout, 0) if not state.layout.tensors else None
-        assert found is None
-        used = sum(t.spec.size_bytes for t in state.layout.tensors)
+        assert os.fstat(pool.descriptor).st_size == 2 * state.slot_bytes == pool.size_bytes
+        layers = views(pool._rows.view(-1), state.layout, 2)
+        used = sum(view[0].nbytes for tensors in layers.values() for view in tensors.values())
         assert state.slot_bytes == used + state.padding_bytes
     finally:
         pool.close()

@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test test-compose soak mutants lint protos clean
+.PHONY: setup demo test test-compose bench soak mutants lint protos clean
 
 setup: $(STAMP)
 
@@ -26,6 +26,9 @@ COMPOSE = $(shell command -v docker-compose || echo docker compose)
 test-compose: setup
 	$(if $(STATEROOM_IMAGE),,$(COMPOSE) build)
 	$(BIN)/python -m pytest tests/compose -rs
+
+bench: setup
+	$(BIN)/python -m benchmarks.step
 
 # Longer than `make test` has time for: more random events, larger worlds.
 soak: setup

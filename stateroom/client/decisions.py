@@ -156,3 +156,4 @@ class Decisions:
     waiting_count: int = 0
     decode_count: int = 0
     away: bool = False
+    late: bool = False  # the answer missed the step's deadline: it comes with the next step's (rule A11)

@@ -79,18 +79,24 @@ class Session(FactsMixin):
         """True while the scheduler is not connected: go on with what runs (rule D7)."""
         return self._call is None
 
-    async def step(self, completed_step: int | None = None, *, full: bool = False) -> Decisions:
+    async def step(
+        self, completed_step: int | None = None, *, full: bool = False, deadline_ms: float | None = None
+    ) -> Decisions:
         """Says everything queued, asks for the next step, returns its decisions.
 
         `completed_step`: every step up to it is done on the devices of all ranks (rule C2). Never raises
         for an absent scheduler: `Decisions.away` says it, and the session reconnects by itself. Raises
         StateroomError where that cannot help: a newer stream took the session over (STREAM_REPLACED), or
-        the scheduler refused what was said.
+        the scheduler refused what was said. With `deadline_ms` it waits no longer: `Decisions.late` then
+        says that the answer comes with the next step's, and this step goes on without new grants (A11).
         """
         request = self._book.request(ask=True, completed_step=completed_step, full=full)
         step = self._book.step
-        answered = await self._exchange(request, step)
-        return self._book.take(step, away=not answered)
+        deadline = None if deadline_ms is None else asyncio.get_running_loop().time() + deadline_ms / 1000
+        answered = await self._exchange(request, step, deadline)
+        decisions = self._book.take(step, away=self._call is None)
+        decisions.late = not answered and not decisions.away
+        return decisions
 
     async def flush(self) -> None:
         """Says everything queued and asks nothing; grants are pushed back."""
@@ -125,7 +131,7 @@ class Session(FactsMixin):
 
     # ---- stream ----
 
-    async def _exchange(self, request: pb.StepRequest, step: int) -> bool:
+    async def _exchange(self, request: pb.StepRequest, step: int, deadline: float | None) -> bool:
         if self._call is None:
             if self._reconnecting is not None and self._reconnecting.done():
                 self._reconnecting.result()  # it gave up: say why
@@ -133,7 +139,8 @@ class Session(FactsMixin):
         if not await self._write(self._call, request):
             return False
         while True:
-            response = await self._read()
+            left = None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
+            response = await self._read(left)
             if response is None:
                 return False
             if response.step == step:

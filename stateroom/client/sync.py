@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Iterator
 
 import grpc
@@ -22,7 +23,7 @@ from stateroom.client.registration import (
     stop_after,
     translated,
 )
-from stateroom.errors import from_rpc_error
+from stateroom.errors import StateroomError, from_rpc_error
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 
@@ -38,13 +39,44 @@ class _Stream:
         self._requests: queue.SimpleQueue[pb.StepRequest | None] = queue.SimpleQueue()
         self._requests.put(first)
         self._responses: Iterator[pb.StepResponse] = stub.Step(iter(self._requests.get, None))
+        self._ahead: queue.SimpleQueue[pb.StepResponse | StateroomError | None] | None = None
 
     def write(self, request: pb.StepRequest) -> None:
         """Next in order."""
         self._requests.put(request)
 
-    def read(self) -> pb.StepResponse | None:
-        """The next response, None at the end; StateroomError where connecting again cannot help."""
+    def read(self, seconds: float | None = None) -> pb.StepResponse | None:
+        """The next response, None at the end; StateroomError where connecting again cannot help.
+
+        With `seconds` it waits no longer and raises TimeoutError. From the first such call on a thread
+        reads ahead, since gRPC's own iterator cannot be left waiting.
+        """
+        if seconds is None and self._ahead is None:
+            return self._next()
+        if self._ahead is None:
+            self._ahead = queue.SimpleQueue()
+            threading.Thread(target=self._read_ahead, name="stateroom-read", daemon=True).start()
+        try:
+            found = self._ahead.get(timeout=seconds)
+        except queue.Empty:
+            raise TimeoutError from None
+        if isinstance(found, StateroomError):
+            raise found
+        return found
+
+    def _read_ahead(self) -> None:
+        assert self._ahead is not None, "the queue is made before its thread"
+        found: pb.StepResponse | StateroomError | None
+        while True:
+            try:
+                found = self._next()
+            except StateroomError as refusal:
+                found = refusal
+            self._ahead.put(found)
+            if not isinstance(found, pb.StepResponse):
+                return
+
+    def _next(self) -> pb.StepResponse | None:
         try:
             return next(self._responses, None)
         except grpc.RpcError as error:
@@ -103,16 +135,25 @@ class SyncSession(FactsMixin):
         """True while the scheduler is not connected: go on with what runs (rule D7)."""
         return self._stream is None
 
-    def step(self, completed_step: int | None = None, *, full: bool = False) -> Decisions:
+    def step(
+        self, completed_step: int | None = None, *, full: bool = False, deadline_ms: float | None = None
+    ) -> Decisions:
         """As Session.step."""
         self._take_up_reconnect()
         request = self._book.request(ask=True, completed_step=completed_step, full=full)
         step = self._book.step
+        late = False
         if self._stream is not None:
+            deadline = None if deadline_ms is None else time.monotonic() + deadline_ms / 1000
             self._stream.write(request)
-            while (response := self._read()) is not None and response.step != step:
-                pass
-        return self._book.take(step, away=self._stream is None)
+            try:
+                while (response := self._read(deadline)) is not None and response.step != step:
+                    pass
+            except TimeoutError:
+                late = True
+        decisions = self._book.take(step, away=self._stream is None)
+        decisions.late = late
+        return decisions
 
     def flush(self) -> None:
         """Says everything queued and asks nothing."""
@@ -133,8 +174,9 @@ class SyncSession(FactsMixin):
             self._stream.close()
         self._channel.close()
 
-    def _read(self) -> pb.StepResponse | None:
-        response = self._stream.read() if self._stream is not None else None
+    def _read(self, deadline: float | None = None) -> pb.StepResponse | None:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        response = self._stream.read(left) if self._stream is not None else None
         if response is None:
             self._broken()
         else:

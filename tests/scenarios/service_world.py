@@ -16,6 +16,8 @@ from tests.services.groups import small
 
 __all__ = ["ServiceWorld"]
 
+LOOKS = 4  # 10 ms apart
+
 
 def _word(number: int, enum: object) -> str:
     return enum.Name(number).split("_", 2)[2]  # type: ignore[attr-defined]
@@ -118,16 +120,19 @@ class ServiceWorld:
         )
 
     async def _settle(self) -> None:
-        """Until every bind is told and every freed row is zero."""
-        while True:
+        """Until every bind is told and every freed row is zero, and the same is seen again for a while:
+        what a rank has freed is still on its way to the scheduler."""
+        same, seen = 0, b""
+        while same < LOOKS:
             await self._session.settle()
             described = await self._operator.describe()
             kinds = {_word(k.state, types.SequenceState) for k in described.residents_by_kind}
             counts = [(await list_slots(address)).counts for address in self._addresses]
             quiet = all(not c.scrubbing for c in counts) and "BINDING" not in kinds
-            lost = "LOST" in kinds
-            if quiet and (lost or all(c.bound == described.slots_held for c in counts)):
-                return
+            quiet = quiet and ("LOST" in kinds or all(c.bound == described.slots_held for c in counts))
+            picture = b"".join(k.SerializeToString() for k in described.residents_by_kind)
+            same = same + 1 if quiet and picture == seen else 0
+            seen = picture
             await self._session.wait(0.01)
 
     async def show(self) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stateroom.client import Session
+from stateroom.client import Session, SyncSession
 from stateroom.errors import StateroomError
 from stateroom.residency.reasons import ErrorReason
+from stateroom_ops.local_group import SCHEDULER
 from stateroom_ops.operator_client import list_slots
 from tests.services.groups import fill, group, small
 
@@ -53,6 +57,42 @@ async def test_d03_residents_go_on_after_the_scheduler_was_killed(short_dir: Pat
         for address in settings.rank_addresses:
             listed = await list_slots(address)
             assert (listed.counts.bound, list(listed.integrity_errors)) == (4, [])
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "thread"])
+async def test_a11_a_late_decision_applies_to_the_next_step(short_dir: Path, kind: str) -> None:
+    """The scheduler is stopped for a moment: the step goes on without new grants, nothing is lost."""
+    settings = small(short_dir, cap=2)
+    async with group(settings) as (running, _, _operator):
+        if kind == "asyncio":
+            session = await Session.connect(settings.scheduler_address, executor="late", timeout_s=20)
+        else:
+            session = await asyncio.to_thread(
+                SyncSession.connect, settings.scheduler_address, executor="late", timeout_s=20
+            )
+
+        async def call(method: str, **arguments: object) -> Any:
+            if kind == "asyncio":
+                return await getattr(session, method)(**arguments)
+            return await asyncio.to_thread(getattr(session, method), **arguments)
+
+        session.submit("a", 16, 4)
+        await call("step", deadline_ms=5_000)
+        scheduler = running._children[SCHEDULER].pid
+        os.kill(scheduler, signal.SIGSTOP)
+        try:
+            late = await call("step", deadline_ms=50)
+        finally:
+            os.kill(scheduler, signal.SIGCONT)
+        assert (late.late, late.away, late.chunks) == (True, False, ())
+        decisions = await call("step", deadline_ms=5_000)
+        assert not decisions.late
+        while not session.held:
+            await call("step", deadline_ms=5_000)
+        assert list(session.held) == ["a"]
+        closing = session.close()
+        if closing is not None:
+            await closing
 
 
 async def test_d04_a_second_stream_of_a_session_ends_the_first(short_dir: Path) -> None:

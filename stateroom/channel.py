@@ -22,6 +22,7 @@ __all__ = [
     "AddressError",
     "check_address",
     "check_listen_address",
+    "is_loopback",
     "open_channel",
     "open_sync_channel",
     "private_dir",
@@ -105,8 +106,17 @@ def check_address(address: str) -> str:
     return address
 
 
-def check_listen_address(address: str) -> str:
-    """As check_address, and the socket path must be free: a used one is refused, a dead one removed."""
+def is_loopback(address: str) -> bool:
+    """Whether only this host reaches the address: a unix socket, 127.x.x.x, [::1] or localhost."""
+    host = address.rpartition(":")[0]
+    return address.startswith("unix:") or host in ("localhost", "[::1]") or host.startswith("127.")
+
+
+def check_listen_address(address: str, flag: str = "--listen") -> str:
+    """As check_address, and the socket path must be free: a used one is refused, a dead one removed.
+
+    `flag` is what the message tells the user to change.
+    """
     check_address(address)
     if address.startswith("unix:"):
         path = Path(address.removeprefix("unix:"))
@@ -115,15 +125,15 @@ def check_listen_address(address: str) -> str:
                 f"socket folder {str(path.parent)!r} does not exist: make it first (mode 0700)"
             )
         if path.exists():
-            _remove_dead_socket(path)
+            _remove_dead_socket(path, flag)
     return address
 
 
-def _remove_dead_socket(path: Path) -> None:
+def _remove_dead_socket(path: Path, flag: str) -> None:
     import socket
 
     if not stat.S_ISSOCK(path.stat().st_mode):
-        raise AddressError(f"{str(path)!r} exists and is no socket: give --listen another path")
+        raise AddressError(f"{str(path)!r} exists and is no socket: give {flag} another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -134,7 +144,7 @@ def _remove_dead_socket(path: Path) -> None:
         except OSError:
             pass
     raise AddressError(
-        f"socket {str(path)!r} is in use by a running process: stop it or give --listen another path"
+        f"socket {str(path)!r} is in use by a running process: stop it or give {flag} another path"
     )
 
 

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from cache_svc.core.ledger import NO_GENERATION, Ledger, Owner
-from cache_svc.core.rank import Applied, BindOrder, ReleaseOrder
+from cache_svc.core.orders import Applied, BindOrder, Opening, ReleaseOrder
+from cache_svc.core.rank import RankCore
+from cache_svc.settings import Settings
 from stateroom.residency.layout import RowLayout
 from stateroom.residency.states import SlotState
 from stateroom.v1 import cache_service_pb2 as pb
 from stateroom.v1 import types_pb2 as types
-from stateroom.wire_words import generation_from, generation_to, slot_state_to
+from stateroom.wire_words import answer_to, generation_from, generation_to, slot_state_to
 
 __all__ = [
     "applied",
     "binds_from",
     "counts_to",
     "ledger_to",
+    "opening_from",
     "page_to",
     "pool_layout",
     "releases_from",
+    "residency_to",
 ]
+
+
+def opening_from(message: pb.BindRequest) -> Opening:
+    """The first message of a stream."""
+    return Opening(
+        message.term,
+        message.leader_boot_id,
+        message.rank_boot_id,
+        message.sequence_number,
+        len(message.releases) + len(message.binds),
+    )
 
 
 def releases_from(message: pb.BindRequest) -> tuple[ReleaseOrder, ...]:
@@ -117,4 +132,45 @@ def pool_layout(layout: RowLayout, rows: int, reserved_slots: int) -> pb.PoolLay
         rows=rows,
         reserved_slots=reserved_slots,
         hash=layout.hash,
+    )
+
+
+def residency_to(
+    core: RankCore, settings: Settings, asked: int, attached_count: int
+) -> pb.ResidencyQueryResponse:
+    """The local answer beside the agreed one, with every term of the sum (rules B1, B3)."""
+    state, parallel = settings.state, settings.parallel
+    return pb.ResidencyQueryResponse(
+        place=pb.RankPlace(
+            rank=parallel.rank,
+            tp_size=parallel.tp_size,
+            tp_rank=parallel.tp_rank,
+            pp_size=parallel.pp_size,
+            pp_rank=parallel.pp_rank,
+        ),
+        boot_id=core.boot_id,
+        local=answer_to(core.local(asked)),
+        agreed=answer_to(core.agreement),
+        terms=pb.SizingTerms(
+            quota_bytes=core.terms.quota_bytes,
+            fixed_bytes=core.terms.fixed_bytes,
+            slot_bytes=state.slot_bytes,
+            conv_bytes=state.conv_bytes,
+            recurrent_bytes=state.recurrent_bytes,
+            padding_bytes=state.padding_bytes,
+            auxiliary_bytes=state.auxiliary_bytes,
+            reserved_slots=core.terms.reserved_slots,
+            kv_sequence_bytes=core.terms.kv_sequence_bytes,
+            kv_token_bytes=state.kv_token_bytes if state.kv_error is None else 0,
+            recurrent_layers_count=state.recurrent_layers_count,
+            attention_layers_count=state.attention_layers_count,
+            ssm_dtype=pb.SourcedDtype(dtype=state.ssm_dtype.dtype, source=state.ssm_dtype.source),
+            conv_dtype=pb.SourcedDtype(dtype=state.conv_dtype.dtype, source=state.conv_dtype.source),
+            guarantee=core.terms.guarantee,
+        ),
+        slots=counts_to(core.ledger),
+        highest_term=core.term,
+        asked=asked,
+        spare_bytes=max(0, core.spare_bytes()),
+        attached_workers_count=attached_count,
     )

@@ -1,7 +1,8 @@
 """The side socket that passes the pool's descriptor to workers of the same user (rule C7).
 
 gRPC cannot pass descriptors; a unix socket with SCM_RIGHTS can. A worker connects, gets one message
-with the descriptor, and keeps the connection while it is attached: that is how workers are counted.
+with the descriptor and the boot id it belongs to, and keeps the connection while it is attached: that
+is how workers are counted.
 """
 
 from __future__ import annotations
@@ -15,43 +16,66 @@ from pathlib import Path
 
 import structlog
 
+from stateroom.channel import AddressError, check_listen_address, private_dir
+from stateroom.pool_views import descriptor_greeting
+
 __all__ = ["DescriptorSocket"]
 
-_GREETING = b"stateroom-pool-1"
+_BACKLOG = 16  # workers of one rank that attach at the same moment: one, and a few tools
 
 
 class DescriptorSocket:
     """Serves the descriptor that `descriptor()` returns, None while there is no pool."""
 
-    def __init__(self, path: Path, descriptor: Callable[[], int | None]) -> None:
+    def __init__(self, path: Path, boot_id: str, descriptor: Callable[[], int | None]) -> None:
         self.path = path
         self.attached_count = 0
+        self._greeting = descriptor_greeting(boot_id)
         self._descriptor = descriptor
         self._log = structlog.get_logger()
         self._workers: set[asyncio.Task[None]] = set()
-        self._socket: socket.socket | None = None
+        self._listener: socket.socket | None = None
+
+    def listen(self) -> None:
+        """Takes the path, for its owner only. AddressError names what is wrong with it."""
+        try:
+            private_dir(self.path.parent)
+            check_listen_address(f"unix:{self.path}", flag="--descriptor-socket")
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            os.fchmod(listener.fileno(), 0o600)  # before it has a name
+            listener.bind(str(self.path))
+        except OSError as error:
+            raise AddressError(
+                f"socket {str(self.path)!r} cannot be made ({error.strerror or error}): give --descriptor-socket "
+                "a path in a folder of your own"
+            ) from None
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+        self._listener = listener
 
     async def serve(self) -> None:
-        """Until cancelled."""
-        self.path.unlink(missing_ok=True)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket = listener
-        listener.bind(str(self.path))
-        os.chmod(self.path, 0o600)
-        listener.listen(16)
-        listener.setblocking(False)
+        """Hands out the descriptor until cancelled; listens first where that was not done."""
+        if self._listener is None:
+            self.listen()
+        assert self._listener is not None, "listen sets it"
         loop = asyncio.get_running_loop()
         try:
             while True:
-                connection, _ = await loop.sock_accept(listener)
+                connection, _ = await loop.sock_accept(self._listener)
                 task = asyncio.ensure_future(self._hand_out(connection))
                 self._workers.add(task)
                 task.add_done_callback(self._workers.discard)
         finally:
-            listener.close()
+            self.close()
+
+    def close(self) -> None:
+        """Lets workers go and removes the name."""
+        if self._listener is not None:
+            self._listener.close()
             self.path.unlink(missing_ok=True)
-            for task in self._workers:
-                task.cancel()
+            self._listener = None
+        for task in self._workers:
+            task.cancel()
 
     async def _hand_out(self, connection: socket.socket) -> None:
         with connection:
@@ -61,7 +85,10 @@ class DescriptorSocket:
                 self._log.warning("attach refused", uid=uid, pool=descriptor is not None)
                 return
             connection.setblocking(False)
-            socket.send_fds(connection, [_GREETING], [descriptor])
+            try:
+                socket.send_fds(connection, [self._greeting], [descriptor])
+            except OSError:
+                return  # it has gone already
             self.attached_count += 1
             try:
                 await asyncio.get_running_loop().sock_recv(connection, 1)

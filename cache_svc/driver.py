@@ -7,10 +7,11 @@ awaited, so a confirmation always tells what stands.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import structlog
 
@@ -19,7 +20,8 @@ from cache_svc.core.effects import BuildPool, Effect, KeepTerm, ReplaceLeader, S
 from cache_svc.core.rank import RankCore
 from cache_svc.pool import Pool, PoolError
 from cache_svc.settings import Settings
-from cache_svc.term_store import TermStore
+from cache_svc.term_store import TermStore, TermStoreError
+from cache_svc.watchers import Watchers
 from stateroom.ordered_stream import OrderedStream
 from stateroom.residency.answer import Bounded, Unbounded
 from stateroom.residency.reasons import ErrorReason, Refused
@@ -31,6 +33,7 @@ __all__ = ["RankDriver"]
 
 INTEGRITY_SECONDS = 10.0
 BindStream = OrderedStream[pb.BindResponse]
+T = TypeVar("T")
 
 
 class RankDriver:
@@ -45,10 +48,11 @@ class RankDriver:
         self.pool: Pool | None = None
         self._on_committed, self._attached_count = on_committed, attached_count
         self._stream: BindStream | None = None
-        self._changed = asyncio.Condition()
+        self.watchers = Watchers()
         self._building = asyncio.Lock()
+        self._stopping = threading.Event()  # read by the thread that takes the pool's memory
         self._scrubber = ThreadPoolExecutor(1, thread_name_prefix="scrub")
-        self._background: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[Any]] = set()
         self._log = structlog.get_logger().bind(rank=settings.parallel.rank)
 
     async def check_on_idle(self) -> None:
@@ -59,65 +63,34 @@ class RankDriver:
                 self._log.error("integrity", broken=sentence)
 
     async def close(self) -> None:
-        """Ends the leader's stream and the scrub thread; the pool's memory lives while a worker maps it."""
+        """Ends the streams, a build and the scrubs; the pool's memory lives while a worker maps it."""
+        self._stopping.set()
         if self._stream is not None:
-            self._stream.end(Refused(ErrorReason.DRAINING, "this cache service stops: connect again"))
+            self._stream.end(_stops())
+        await self.watchers.tell()
         self._scrubber.shutdown(wait=True, cancel_futures=True)
+        await asyncio.gather(*self._background, return_exceptions=True)
         if self.pool is not None:
             self.pool.close()
+            self.pool = None
+
+    def check_serving(self) -> None:
+        """Refuses new work while the service stops."""
+        if self._stopping.is_set():
+            raise _stops()
 
     # ---- residency ----
 
     def residency(self, asked: int) -> pb.ResidencyQueryResponse:
         """The local answer beside the agreed one, with every term of the sum."""
-        core, state, parallel = self.core, self.settings.state, self.settings.parallel
-        return pb.ResidencyQueryResponse(
-            place=pb.RankPlace(
-                rank=parallel.rank,
-                tp_size=parallel.tp_size,
-                tp_rank=parallel.tp_rank,
-                pp_size=parallel.pp_size,
-                pp_rank=parallel.pp_rank,
-            ),
-            boot_id=core.boot_id,
-            local=answer_to(core.local(asked)),
-            agreed=answer_to(core.agreement),
-            terms=pb.SizingTerms(
-                quota_bytes=core.terms.quota_bytes,
-                fixed_bytes=core.terms.fixed_bytes,
-                slot_bytes=state.slot_bytes,
-                conv_bytes=state.conv_bytes,
-                recurrent_bytes=state.recurrent_bytes,
-                padding_bytes=state.padding_bytes,
-                auxiliary_bytes=state.auxiliary_bytes,
-                reserved_slots=core.terms.reserved_slots,
-                kv_sequence_bytes=core.terms.kv_sequence_bytes,
-                kv_token_bytes=state.kv_token_bytes if state.kv_error is None else 0,
-                recurrent_layers_count=state.recurrent_layers_count,
-                attention_layers_count=state.attention_layers_count,
-                ssm_dtype=pb.SourcedDtype(dtype=state.ssm_dtype.dtype, source=state.ssm_dtype.source),
-                conv_dtype=pb.SourcedDtype(dtype=state.conv_dtype.dtype, source=state.conv_dtype.source),
-                guarantee=core.terms.guarantee,
-            ),
-            slots=convert.counts_to(core.ledger),
-            highest_term=core.term,
-            asked=asked,
-            spare_bytes=max(0, core.spare_bytes()),
-            attached_workers_count=self._attached_count(),
-        )
-
-    async def wait_for_change(self, seconds_max: float) -> None:
-        """Returns at a change of the residency, or after the heartbeat."""
-        async with self._changed:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), seconds_max)
+        return convert.residency_to(self.core, self.settings, asked, self._attached_count())
 
     async def set_quota(self, request: pb.SetQuotaRequest) -> pb.SetQuotaResponse:
         """Another quota; every watcher hears it at once (rule B8)."""
         previous_bytes = self.core.terms.quota_bytes
         sentence = self.core.set_quota(request.quota_bytes, request.rank_boot_id)
         self._log.info("quota", bytes=request.quota_bytes, before=previous_bytes, says=sentence)
-        await self._tell_watchers()
+        await self.watchers.tell()
         n = raw_slots(self.core.terms)
         return pb.SetQuotaResponse(
             affords=answer_to(Unbounded() if n is None else Bounded(n)),
@@ -126,13 +99,17 @@ class RankDriver:
             sentence=sentence,
         )
 
-    async def _tell_watchers(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
-
     async def commit(self, request: pb.CommitResidencyRequest) -> pb.CommitResidencyResponse:
-        """Takes the agreement and builds the pool, in a thread: touching pages takes seconds (fact M8)."""
+        """Takes the agreement and builds the pool, to the end even if the caller leaves meanwhile.
+
+        A build that a broken call cut off would keep its memory and belong to nobody.
+        """
+        self.check_serving()
+        return await asyncio.shield(self._in_background(self._commit(request)))
+
+    async def _commit(self, request: pb.CommitResidencyRequest) -> pb.CommitResidencyResponse:
         async with self._building:  # a repeated commit waits for the first one's answer
+            self._hear(request.term, request.leader_boot_id)
             effects = self.core.commit(
                 request.term,
                 request.leader_boot_id,
@@ -141,12 +118,11 @@ class RankDriver:
                 request.asked,
                 request.reserved_slots,
             )
-            for effect in effects:
-                if isinstance(effect, BuildPool):
-                    await self._build(effect, request.reserved_slots)
-                else:
-                    self._perform(effect)
-        await self._tell_watchers()
+            try:
+                for build in effects:
+                    await self._build(build, request.reserved_slots)
+            finally:
+                await self.watchers.tell()
         ledger = self.core.ledger
         assert ledger is not None, "a commit without a ledger"
         return pb.CommitResidencyResponse(
@@ -160,9 +136,10 @@ class RankDriver:
             loop = asyncio.get_running_loop()
             try:
                 self.pool = await loop.run_in_executor(
-                    self._scrubber, Pool, self.settings.state.layout, effect.rows
+                    self._scrubber, Pool, self.settings.state.layout, effect.rows, self._stopping.is_set
                 )
             except PoolError as error:
+                self.check_serving()
                 self.core.not_built(str(error))
                 raise Refused(ErrorReason.POOL_ALLOCATION_FAILED, str(error)) from None
         self.core.built(effect, reserved_slots)
@@ -173,7 +150,9 @@ class RankDriver:
 
     def open_stream(self, stream: BindStream, request: pb.BindRequest) -> None:
         """The ledger goes out first."""
-        ledger, effects = self.core.open_stream(request.term, request.leader_boot_id)
+        self.check_serving()
+        self._hear(request.term, request.leader_boot_id)
+        ledger, effects = self.core.open_stream(convert.opening_from(request))
         for effect in effects:
             self._perform(effect)
         self._stream = stream
@@ -187,6 +166,8 @@ class RankDriver:
 
     def apply(self, stream: BindStream, request: pb.BindRequest) -> None:
         """One ordered message; its confirmation is put into the stream."""
+        if stream.ended is not None:
+            raise stream.ended
         result = self.core.apply(
             request.term,
             request.leader_boot_id,
@@ -208,18 +189,38 @@ class RankDriver:
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case KeepTerm():
-                self._store.keep(effect.term, effect.leader_boot_id)
             case ReplaceLeader():
                 if self._stream is not None:
                     self._stream.end(Refused(ErrorReason.STREAM_REPLACED, effect.sentence))
                     self._stream = None
             case Scrub():
-                task = asyncio.ensure_future(self._scrub(effect.slots))
-                self._background.add(task)
-                task.add_done_callback(self._background.discard)
-            case BuildPool():
-                raise AssertionError("a pool is built by commit")
+                self._in_background(self._scrub(effect.slots))
+            case BuildPool() | KeepTerm():
+                raise AssertionError(f"{effect} is awaited by its caller")
+
+    def _hear(self, term: int, leader_boot_id: str) -> None:
+        """Keeps a new term before it is obeyed; a rank that cannot keep it does not obey (rule D1)."""
+        for keep in self.core.hear_term(term, leader_boot_id):
+            try:
+                self._store.keep(keep.term, keep.leader_boot_id)
+            except TermStoreError as error:
+                self._log.error("term not kept", why=str(error))
+                raise Refused(ErrorReason.NOT_READY, str(error)) from None
+            for effect in self.core.kept(keep):
+                self._perform(effect)
+
+    def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """A task that outlives its caller; `close` waits for it."""
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background_ended)
+        return task
+
+    def _background_ended(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None and not isinstance(fault, Refused):
+            self._log.error("background work failed", exc_info=fault)
 
     async def _scrub(self, slots: tuple[int, ...]) -> None:
         """Zeroes off the loop, then frees and says so to the leader that is connected by then."""
@@ -229,6 +230,15 @@ class RankDriver:
         freed = self.core.scrubbed(slots)
         if self._stream is not None:
             self._stream.put(
-                pb.BindResponse(rank_boot_id=self.core.boot_id, term=self.core.term, freed=freed)
+                pb.BindResponse(
+                    rank_boot_id=self.core.boot_id,
+                    term=self.core.term,
+                    applied_sequence_number=self.core.applied_number,
+                    freed=freed,
+                )
             )
             self._stream.flush_soon()
+
+
+def _stops() -> Refused:
+    return Refused(ErrorReason.DRAINING, "this cache service stops: connect again")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -105,17 +107,18 @@ def settings_from(flags: dict[str, Any]) -> Settings:
         )
         for address in flags["listen"]:
             check_listen_address(address)
+        home = _home(flags["listen"], parallel.rank)
     except (ConfigError, AddressError) as error:
         raise click.UsageError(str(error)) from None
     if raw_slots(terms) == 0:
         raise click.UsageError(cap_zero_sentence(parallel.rank, terms, 1))
-    home = _home(flags["listen"], parallel.rank)
+    descriptor_socket: Path = flags["descriptor_socket"] or home / f"rank{parallel.rank}.pool"
     return Settings(
         parallel=parallel,
         state=state,
         terms=terms,
         listen=flags["listen"],
-        descriptor_socket=flags["descriptor_socket"] or home / f"rank{parallel.rank}.pool",
+        descriptor_socket=descriptor_socket.absolute(),  # a worker may run in another folder
         state_dir=flags["state_dir"] or home / f"rank{parallel.rank}.state",
         trace_file=flags["trace_file"],
     )
@@ -126,4 +129,10 @@ def _home(listen: tuple[str, ...], rank: int) -> Path:
     for address in listen:
         if address.startswith("unix:"):
             return Path(address.removeprefix("unix:")).parent
-    return Path(tempfile.gettempdir()) / f"stateroom-rank{rank}"
+    folder = Path(tempfile.gettempdir()) / f"stateroom-rank{rank}"
+    with contextlib.suppress(FileNotFoundError):
+        if (owner := folder.lstat().st_uid) != os.getuid():
+            raise AddressError(
+                f"folder {str(folder)!r} belongs to user id {owner}: give --descriptor-socket and --state-dir"
+            )
+    return folder

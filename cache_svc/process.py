@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sys
+from pathlib import Path
 
 import grpc.aio
 import structlog
@@ -18,7 +18,7 @@ from cache_svc.descriptor_socket import DescriptorSocket
 from cache_svc.driver import RankDriver
 from cache_svc.servicer import Servicer
 from cache_svc.settings import Settings
-from stateroom.channel import SERVER_OPTIONS, private_dir
+from stateroom.channel import SERVER_OPTIONS, AddressError, is_loopback
 from stateroom.logs import setup_logs
 from stateroom.residency.quantity import format_bytes
 from stateroom.residency.sizing import raw_slots
@@ -57,34 +57,43 @@ class _Process:
         )
         self._driver = RankDriver(settings, self._on_committed, lambda: self._socket.attached_count)
         self._socket = DescriptorSocket(
-            settings.descriptor_socket, lambda: self._driver.pool.descriptor if self._driver.pool else None
+            settings.descriptor_socket,
+            self._driver.core.boot_id,
+            lambda: self._driver.pool.descriptor if self._driver.pool else None,
         )
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        private_dir(self._settings.descriptor_socket.parent)
-        server = await self._start_server()
-        if server is None:
-            return 1
-        tasks = [asyncio.create_task(self._socket.serve()), asyncio.create_task(self._driver.check_on_idle())]
-        stopping = asyncio.create_task(self._stop.wait())
-        await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        server = grpc.aio.server(interceptors=server_interceptors(self._telemetry), options=SERVER_OPTIONS)
+        try:
+            await self._start(server)
+            return await self._until_stopped()
+        finally:
+            await self._set_readiness(False)
+            await self._driver.close()
+            await server.stop(STOP_SECONDS_MAX)
+            self._socket.close()
+            self._telemetry.shutdown()
+
+    async def _until_stopped(self) -> int:
+        """Serves; the exit code. A fault of a part ends the whole."""
+        parts = [
+            asyncio.create_task(part)
+            for part in (self._stop.wait(), self._socket.serve(), self._driver.check_on_idle())
+        ]
+        await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         await self._set_readiness(False)
-        await self._driver.close()
-        await server.stop(STOP_SECONDS_MAX)
-        for task in (*tasks, stopping):
-            task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        self._telemetry.shutdown()
-        faults = [r for r in results if isinstance(r, Exception)]
+        for part in parts:
+            part.cancel()
+        results = await asyncio.gather(*parts, return_exceptions=True)
+        faults = [result for result in results if isinstance(result, Exception)]
         for fault in faults:
             structlog.get_logger().error("stopped by a fault", exc_info=fault)
         return 1 if faults else 0
 
-    async def _start_server(self) -> grpc.aio.Server | None:
-        server = grpc.aio.server(interceptors=server_interceptors(self._telemetry), options=SERVER_OPTIONS)
+    async def _start(self, server: grpc.aio.Server) -> None:
         add_CacheServiceServicer_to_server(Servicer(self._driver), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
@@ -92,18 +101,29 @@ class _Process:
         )
         await self._health.set("liveness", health_pb2.HealthCheckResponse.SERVING)
         await self._set_readiness(False)  # fact M10: "" is SERVING unless it is said otherwise
+        self._socket.listen()
+        self._listen(server)
+        await server.start()
+        print(self._greeting(), flush=True)
+
+    def _listen(self, server: grpc.aio.Server) -> None:
+        taken: list[Path] = []  # gRPC removes the sockets of a server that was started, and only those
         for address in self._settings.listen:
             try:
                 server.add_insecure_port(address)
             except RuntimeError:
-                print(
-                    f"Error: nothing can listen on {address}: free it or give --listen another address",
-                    file=sys.stderr,
+                for path in taken:
+                    path.unlink(missing_ok=True)
+                raise AddressError(
+                    f"nothing can listen on {address}: free it or give --listen another address"
+                ) from None
+            if address.startswith("unix:"):
+                taken.append(Path(address.removeprefix("unix:")))
+            if not is_loopback(address):
+                structlog.get_logger().warning(
+                    f"{address} is open to the network without TLS: whoever reaches it can lead this rank, "
+                    "so keep it in a private network"
                 )
-                return None
-        await server.start()
-        print(self._greeting(), flush=True)
-        return server
 
     def _greeting(self) -> str:
         terms, rank = self._settings.terms, self._settings.parallel.rank

@@ -130,9 +130,14 @@ class Servicer(CacheServiceServicer):
                     f"heartbeat_ms is {heartbeat_ms} and asked {request.asked}: give 50 to 60000 ms and at least 1 asked",
                 ),
             )
-        while True:
-            yield pb.WatchResidencyResponse(residency=self._driver.residency(request.asked))
-            await self._driver.wait_for_change(heartbeat_ms / 1000)
+        try:
+            while True:
+                self._driver.check_serving()
+                version = self._driver.watchers.version
+                yield pb.WatchResidencyResponse(residency=self._driver.residency(request.asked))
+                await self._driver.watchers.wait(version, heartbeat_ms / 1000)
+        except Refused as refused:
+            await abort(context, refused)
 
     async def SetQuota(self, request: pb.SetQuotaRequest, context: Context) -> pb.SetQuotaResponse:
         try:

@@ -20,7 +20,11 @@ class TermStore:
         self.path = folder / "highest-term.json"
 
     def load(self) -> tuple[int, str]:
-        """(term, leader boot id); (0, "") if none was ever heard."""
+        """(term, leader boot id); (0, "") if none was ever heard.
+
+        Says now, and not at the first commit, that the folder cannot be written.
+        """
+        self._check_folder()
         try:
             kept = json.loads(self.path.read_text())
             return int(kept["term"]), str(kept["leader_boot_id"])
@@ -32,16 +36,30 @@ class TermStore:
             ) from None
 
     def keep(self, term: int, leader_boot_id: str) -> None:
-        """Writes, syncs, renames."""
+        """Writes, syncs, renames, and syncs the folder: a rename is lost with the power without it."""
         fresh = self.path.with_suffix(".new")
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with open(fresh, "w") as file:
                 json.dump({"term": term, "leader_boot_id": leader_boot_id}, file)
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(self.path)
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
         except OSError as error:
-            raise TermStoreError(
-                f"{self.path} cannot be written ({error.strerror}): give a writable --state-dir"
-            ) from None
+            raise self._unwritable(error.strerror) from None
+
+    def _check_folder(self) -> None:
+        folder = self.path.parent
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unwritable(error.strerror) from None
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise self._unwritable("Permission denied")
+
+    def _unwritable(self, why: str | None) -> TermStoreError:
+        return TermStoreError(f"{self.path} cannot be written ({why}): give a writable --state-dir")

@@ -17,7 +17,7 @@ import torch
 from stateroom.channel import open_sync_channel
 from stateroom.client.decisions import Handle
 from stateroom.errors import StateroomError, from_rpc_error
-from stateroom.pool_views import map_pool, views
+from stateroom.pool_views import descriptor_greeting, map_pool, views
 from stateroom.residency.layout import PlacedTensor, RowLayout, TensorSpec
 from stateroom.residency.reasons import ErrorReason
 from stateroom.v1 import cache_service_pb2 as pb
@@ -27,6 +27,7 @@ __all__ = ["AttachedPool", "attach", "check_rows"]
 
 CALL_SECONDS_MAX = 5.0
 LAYOUT_VERSION = 1
+GREETING_BYTES_MAX = 256  # a version and a boot id
 
 
 class AttachedPool:
@@ -101,34 +102,60 @@ def attach(address: str, *, layout_hash: str = "", session_id: str = "") -> Atta
             answer = CacheServiceStub(channel).AttachPool(request, timeout=CALL_SECONDS_MAX)
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
-    if answer.layout.version != LAYOUT_VERSION:
+    _check_layout(address, answer.layout)
+    return _receive(address, answer)
+
+
+def _check_layout(address: str, layout: pb.PoolLayout) -> None:
+    """Both sides compute one hash, so that no view is laid over other bytes than the service means (C6)."""
+    if layout.version != LAYOUT_VERSION:
         raise StateroomError(
             ErrorReason.LAYOUT_DIFFERS,
-            f"the pool at {address} has layout version {answer.layout.version} and this SDK reads {LAYOUT_VERSION}: "
+            f"the pool at {address} has layout version {layout.version} and this SDK reads {LAYOUT_VERSION}: "
             "use one version on both sides",
         )
-    return _receive(address, answer)
+    computed = _layout_of(layout).hash
+    if layout.hash != computed:
+        raise StateroomError(
+            ErrorReason.LAYOUT_DIFFERS,
+            f"the pool at {address} names layout {layout.hash} and its tensors make {computed}: "
+            "use one version on both sides",
+        )
 
 
 def _receive(address: str, answer: pb.AttachPoolResponse) -> AttachedPool:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    descriptors: list[int] = []
     try:
         connection.settimeout(CALL_SECONDS_MAX)
         connection.connect(answer.descriptor_socket)
-        _, descriptors, _, _ = socket.recv_fds(connection, 64, 1)
-    except OSError as error:
+        greeting, descriptors, _, _ = socket.recv_fds(connection, GREETING_BYTES_MAX, 1)
+        _check_greeting(address, answer, greeting, len(descriptors))
+        return AttachedPool(connection, descriptors[0], answer)
+    except BaseException as error:
         connection.close()
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if not isinstance(error, OSError):
+            raise
         raise StateroomError(
             None,
             f"descriptor socket {answer.descriptor_socket!r} of {address} cannot be reached ({error.strerror or error}): "
             "attach from the same host, or share the socket's folder",
         ) from None
+
+
+def _check_greeting(address: str, answer: pb.AttachPoolResponse, greeting: bytes, descriptors: int) -> None:
     if not descriptors:
-        connection.close()
         raise StateroomError(
             None, f"{address} passed no descriptor: attach as the user that runs the cache service"
         )
-    return AttachedPool(connection, descriptors[0], answer)
+    if greeting != descriptor_greeting(answer.boot_id):
+        raise StateroomError(
+            ErrorReason.WRONG_BOOT_ID,
+            f"{address} answered as boot id {answer.boot_id} and its socket speaks of {greeting.decode(errors='replace')!r}: "
+            "it has restarted meanwhile, attach again",
+        )
 
 
 def _layout_of(message: pb.PoolLayout) -> RowLayout:

@@ -12,7 +12,12 @@ import torch
 
 from stateroom.residency.layout import DTYPE_BYTES, PlacedTensor, RowLayout
 
-__all__ = ["map_pool", "tensor_view", "views"]
+__all__ = ["descriptor_greeting", "map_pool", "tensor_view", "views"]
+
+
+def descriptor_greeting(boot_id: str) -> bytes:
+    """What comes with a pool's descriptor: a service that restarts meanwhile cannot pass for the old one (C3)."""
+    return f"stateroom-pool-1 {boot_id}".encode()
 
 
 def map_pool(descriptor: int, pool_bytes: int) -> torch.Tensor:

@@ -1,63 +1,47 @@
 """One rank's core: its local answer, the term it follows, the agreement, and the ledger.
 
 Pure: each call applies one message and returns the effects, or raises Refused and changes nothing.
+Every message of a leader is preceded by `hear_term`, so that its term is kept before it is obeyed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cache_svc.core.effects import BuildPool, Effect, KeepTerm, ReplaceLeader, Scrub
-from cache_svc.core.ledger import Generation, Ledger, Owner, Refusal
+from cache_svc.core.ledger import Ledger
+from cache_svc.core.orders import Applied, BindOrder, Opening, ReleaseOrder
+from cache_svc.core.terms import Leader, is_new
 from stateroom.residency.agreement import Agreement
 from stateroom.residency.answer import Answer, Bounded, Pending
 from stateroom.residency.quantity import format_bytes
 from stateroom.residency.reasons import ErrorReason, Refused
 from stateroom.residency.sizing import SizingTerms, built_bytes, local_answer, raw_slots
 
-__all__ = ["Applied", "BindOrder", "RankCore", "ReleaseOrder"]
+__all__ = ["ROWS_MAX", "RankCore"]
 
-
-@dataclass(frozen=True, slots=True)
-class BindOrder:
-    """Bind a slot to an owner."""
-
-    slot: int
-    owner: Owner
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseOrder:
-    """Release a slot of this ownership."""
-
-    slot: int
-    generation: Generation
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What became of one ordered message."""
-
-    sequence_number: int
-    refused: tuple[Refusal, ...]
-    freed: tuple[int, ...]
-    effects: tuple[Effect, ...]
+# Nothing else bounds the ledger of a rank without bytes; a check of this many rows takes 0.1 s.
+ROWS_MAX = 2**20
 
 
 class RankCore:
-    """`terms` are this rank's own; `zero_bytes` says that it has no recurrent layers and no pool."""
+    """`terms` are this rank's own; with 0 bytes a slot it has no recurrent layers, no pool, and a ledger all the same."""
 
     def __init__(
         self, boot_id: str, terms: SizingTerms, highest_term: int = 0, highest_leader: str = ""
     ) -> None:
         self.boot_id = boot_id
         self.terms = terms
-        self.term = highest_term
-        self.leader_boot_id = highest_leader
+        self.leader = Leader(highest_term, highest_leader)
         self.agreement: Answer = Pending("no agreement was committed here yet")
+        self._committing: Answer = self.agreement  # while its pool is being built
         self.ledger: Ledger | None = None
         self._next_number = 0  # of the open stream; 0: none is open
-        self._building: BuildPool | None = None
+
+    @property
+    def term(self) -> int:
+        """Highest term heard and kept; 0: none."""
+        return self.leader.term
 
     # ---- residency ----
 
@@ -96,32 +80,24 @@ class RankCore:
         """Sequences that the rows that stand can hold; 0 before a commit."""
         return self.ledger.rows - self.ledger.reserved_slots if self.ledger is not None else 0
 
-    def hear_term(self, term: int, leader_boot_id: str) -> tuple[Effect, ...]:
-        """Follows the highest term; refuses a lower one and the same one from another (rules D1, D6)."""
-        if term < 1 or not leader_boot_id:
-            raise Refused(
-                ErrorReason.INVALID_REQUEST, f"term {term} of leader {leader_boot_id!r}: both are required"
-            )
-        if term < self.term:
-            raise Refused(
-                ErrorReason.STALE_TERM,
-                f"term {term} is over, this rank follows term {self.term}: stop leading",
-            )
-        if term == self.term and self.leader_boot_id not in ("", leader_boot_id):
-            raise Refused(
-                ErrorReason.TERM_TAKEN,
-                f"term {term} belongs to leader {self.leader_boot_id}: take a higher one",
-            )
-        if (term, leader_boot_id) == (self.term, self.leader_boot_id):
-            return ()
-        replaced = self._next_number > 0
-        self.term, self.leader_boot_id, self._next_number = term, leader_boot_id, 0
-        keep: tuple[Effect, ...] = (KeepTerm(term, leader_boot_id),)
-        return (*keep, ReplaceLeader(f"term {term} leads now")) if replaced else keep
+    def hear_term(self, term: int, leader_boot_id: str) -> tuple[KeepTerm, ...]:
+        """A leader speaks (rules D1, D6). KeepTerm means: persist it, then call `kept`; nothing changed yet."""
+        new = is_new(Leader(term, leader_boot_id), self.leader)
+        return (KeepTerm(term, leader_boot_id),) if new else ()
+
+    def kept(self, keep: KeepTerm) -> tuple[Effect, ...]:
+        """The term is on disk: it is obeyed from now on, and the stream of the old leader ends."""
+        self.leader = Leader(keep.term, keep.leader_boot_id)
+        replaced, self._next_number = self._next_number > 0, 0
+        return (ReplaceLeader(f"term {keep.term} leads now"),) if replaced else ()
+
+    def _check_leads(self, term: int, leader_boot_id: str) -> None:
+        unkept = self.hear_term(term, leader_boot_id)
+        assert not unkept, f"{unkept} has to be kept before its leader is obeyed (rule D1)"
 
     def commit(
         self, term: int, leader_boot_id: str, boot_id: str, agreed: Answer, asked: int, reserved_slots: int
-    ) -> tuple[Effect, ...]:
+    ) -> tuple[BuildPool, ...]:
         """Takes the agreement. BuildPool in the effects means: allocate, then call `built`."""
         self._check_boot_id(boot_id)
         if isinstance(agreed, Pending) or asked < 1 or reserved_slots < 1:
@@ -130,25 +106,30 @@ class RankCore:
                 f"an agreement of {agreed} for {asked} asked with {reserved_slots} reserved cannot be built: "
                 "commit unbounded or bounded, and reserve at least 1",
             )
-        effects = self.hear_term(term, leader_boot_id)
+        self._check_leads(term, leader_boot_id)
         agreement = Agreement(agreed, asked, ())
         rows = agreement.rows(reserved_slots)
         if isinstance(agreed, Bounded) and not agreed.slots_count:
             raise Refused(ErrorReason.NOTHING_FITS, "an agreement of 0 slots builds nothing: raise the quota")
+        if rows > ROWS_MAX:
+            raise Refused(
+                ErrorReason.INVALID_REQUEST,
+                f"{rows} rows ({reserved_slots} reserved) are more than the {ROWS_MAX} a ledger may have: ask for fewer",
+            )
         self._check_quota(rows, reserved_slots)
         if self.ledger is None:
-            self._building = BuildPool(rows, rows * self.terms.slot_bytes)
-            self.agreement = agreed
-            return (*effects, self._building)
+            self._committing = agreed
+            return (BuildPool(rows, rows * self.terms.slot_bytes),)
         self._check_rows(rows, reserved_slots)
         self.ledger.resize(agreement.seats)
         self.agreement = agreed
-        return effects
+        return ()
 
     def built(self, build: BuildPool, reserved_slots: int) -> None:
-        """The pool stands: the ledger begins."""
-        if self.ledger is None:
-            self.ledger = Ledger(build.rows, reserved_slots)
+        """The pool stands: the ledger begins, and only now the agreement counts as committed."""
+        assert self.ledger is None, "the rows of a rank are built once"
+        self.ledger = Ledger(build.rows, reserved_slots)
+        self.agreement = self._committing
 
     def not_built(self, why: str) -> None:
         """The pool could not be allocated: nothing is agreed here."""
@@ -182,16 +163,27 @@ class RankCore:
 
     # ---- the ordered stream ----
 
-    def open_stream(self, term: int, leader_boot_id: str) -> tuple[Ledger, tuple[Effect, ...]]:
+    def open_stream(self, opening: Opening) -> tuple[Ledger, tuple[Effect, ...]]:
         """A leader's stream begins: the ledger goes out first (rule D1). An older stream is replaced."""
-        replaces = self._next_number > 0 and term >= self.term
-        effects = self.hear_term(term, leader_boot_id)
+        if opening.rank_boot_id:
+            self._check_boot_id(opening.rank_boot_id)
+        self._check_leads(opening.term, opening.leader_boot_id)
+        if opening.sequence_number or opening.orders_count:
+            raise Refused(
+                ErrorReason.SEQUENCE_GAP,
+                f"the first message has number {opening.sequence_number} and {opening.orders_count} orders: open with "
+                "number 0 and no orders, and read the ledger before the first one",
+            )
         if self.ledger is None:
             raise Refused(ErrorReason.NOT_COMMITTED, "no agreement was committed here yet: commit one first")
-        self._next_number = 1
-        if replaces and not any(isinstance(e, ReplaceLeader) for e in effects):
-            effects = (*effects, ReplaceLeader("the leader opened a newer stream"))
+        replaced, self._next_number = self._next_number > 0, 1
+        effects = (ReplaceLeader("the leader opened a newer stream"),) if replaced else ()
         return self.ledger, effects
+
+    @property
+    def applied_number(self) -> int:
+        """Highest order applied on the open stream."""
+        return max(0, self._next_number - 1)
 
     def apply(
         self,
@@ -204,7 +196,7 @@ class RankCore:
     ) -> Applied:
         """One ordered message: releases, then binds. A gap or another leader changes nothing (rule D1)."""
         self._check_boot_id(boot_id)
-        if (term, leader_boot_id) != (self.term, self.leader_boot_id):
+        if Leader(term, leader_boot_id) != self.leader:
             self.hear_term(term, leader_boot_id)  # says STALE_TERM or TERM_TAKEN
             raise Refused(
                 ErrorReason.SEQUENCE_GAP, f"term {term} opened no stream here: open one and read the ledger"

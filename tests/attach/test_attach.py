@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from cache_svc import convert
 from stateroom.attach import attach, check_rows
 from stateroom.client import Handle
 from stateroom.errors import StateroomError
+from stateroom.pool_views import descriptor_greeting
+from stateroom.residency.layout import RowLayout
 from stateroom.residency.reasons import ErrorReason
+from stateroom.v1 import cache_service_pb2 as pb
 from tests.cache_svc.service import Service, commit, service
 
 WRITE = """
@@ -84,6 +88,53 @@ async def test_c03_only_handles_of_this_pool_become_rows(short_dir: Path) -> Non
         with pytest.raises(KeyError, match="holds layers"):
             pool.view(99, "conv")
         pool.close()
+
+
+async def test_c03_a_service_that_restarted_during_the_attach_does_not_pass_for_the_old_one(
+    short_dir: Path,
+) -> None:
+    """The answer was of one process and the descriptor of the next: handles of the first would have passed."""
+    async with service(short_dir) as running:
+        await commit(running, 4)
+        running.socket._greeting = descriptor_greeting("boot-of-the-next-one")
+        with pytest.raises(StateroomError, match="has restarted meanwhile") as refused:
+            await asyncio.to_thread(attach, running.address)
+        assert refused.value.reason is ErrorReason.WRONG_BOOT_ID
+
+
+async def test_c06_a_layout_whose_hash_is_not_its_own_is_refused(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with service(short_dir) as running:
+        await commit(running, 4)
+        honest = convert.pool_layout
+
+        def shifted(layout: RowLayout, rows: int, reserved_slots: int) -> pb.PoolLayout:
+            message = honest(layout, rows, reserved_slots)
+            message.tensors[0].offset_bytes += 256
+            return message
+
+        monkeypatch.setattr(convert, "pool_layout", shifted)
+        with pytest.raises(StateroomError, match="its tensors make") as refused:
+            await asyncio.to_thread(attach, running.address)
+        assert refused.value.reason is ErrorReason.LAYOUT_DIFFERS
+
+
+async def test_a_refused_attach_leaves_no_descriptor(short_dir: Path) -> None:
+    async with service(short_dir) as running:
+        await commit(running, 4)
+        running.socket._greeting = b"another"
+        await asyncio.to_thread(_refused_attach, running.address)
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            await asyncio.to_thread(_refused_attach, running.address)
+        await _until_attached(running, 0)
+        assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def _refused_attach(address: str) -> None:
+    with pytest.raises(StateroomError):
+        attach(address)
 
 
 async def test_s08_a_rank_without_recurrent_layers_has_nothing_to_attach(short_dir: Path) -> None:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc.aio
+import pytest
 
 from cache_svc.descriptor_socket import DescriptorSocket
 from cache_svc.driver import RankDriver
 from cache_svc.servicer import Servicer
 from cache_svc.settings import Settings
 from stateroom.channel import open_channel
+from stateroom.errors import from_rpc_error
 from stateroom.residency.model import read_model
 from stateroom.residency.parallel import Parallel
 from stateroom.residency.rank_state import StateOptions, rank_state
+from stateroom.residency.reasons import ErrorReason
 from stateroom.residency.sizing import SizingTerms
 from stateroom.v1 import cache_service_pb2 as pb
 from stateroom.v1 import types_pb2 as types
 from stateroom.v1.cache_service_pb2_grpc import CacheServiceStub, add_CacheServiceServicer_to_server
 from stateroom_ops.group_settings import twin_config
 
-__all__ = ["LEADER", "Service", "commit", "service"]
+__all__ = ["LEADER", "Service", "commit", "reason_of", "service"]
 
 LEADER = "leader-1"
 
@@ -58,7 +61,9 @@ async def service(folder: Path, cap: int = 4, attention_only: bool = False) -> A
     )
     driver = RankDriver(settings, lambda: None, lambda: socket.attached_count)
     socket = DescriptorSocket(
-        settings.descriptor_socket, lambda: driver.pool.descriptor if driver.pool is not None else None
+        settings.descriptor_socket,
+        driver.core.boot_id,
+        lambda: driver.pool.descriptor if driver.pool is not None else None,
     )
     server = grpc.aio.server()
     add_CacheServiceServicer_to_server(Servicer(driver), server)
@@ -75,14 +80,23 @@ async def service(folder: Path, cap: int = 4, attention_only: bool = False) -> A
         await server.stop(0)
 
 
-async def commit(running: Service, cap: int, asked: int = 8) -> pb.CommitResidencyResponse:
-    """As the scheduler of term 1 does."""
+async def commit(
+    running: Service, cap: int, asked: int = 8, term: int = 1, leader: str = LEADER, seconds_max: float = 10
+) -> pb.CommitResidencyResponse:
+    """As the scheduler of that term does."""
     request = pb.CommitResidencyRequest(
-        term=1,
-        leader_boot_id=LEADER,
+        term=term,
+        leader_boot_id=leader,
         rank_boot_id=running.driver.core.boot_id,
         agreed=types.Residency(bounded=types.Bounded(slots_count=cap)),
         asked=asked,
         reserved_slots=1,
     )
-    return await running.stub.CommitResidency(request)
+    return await running.stub.CommitResidency(request, timeout=seconds_max)
+
+
+async def reason_of(call: Awaitable[object]) -> ErrorReason | None:
+    """The catalogue's reason that a call is refused with."""
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await call
+    return from_rpc_error(failed.value).reason

@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import grpc
 import pytest
 
+from stateroom.channel import open_sync_channel
+from stateroom.errors import from_rpc_error
 from stateroom.probe import is_serving
+from stateroom.residency.reasons import ErrorReason
+from stateroom.v1 import cache_service_pb2 as pb
+from stateroom.v1.cache_service_pb2_grpc import CacheServiceStub
 from stateroom_ops.group_settings import twin_config
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
@@ -71,7 +78,56 @@ def test_it_says_what_it_affords_is_truthful_and_stops_cleanly(config: Path) -> 
         assert not is_serving(address, "")
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
-    assert not (config.parent / "rank.pool").exists()
+    left = {path.name for path in config.parent.iterdir() if path.is_socket()}
+    assert left == set()
+
+
+def test_d08_ctrl_c_ends_it_at_once_though_someone_watches(config: Path) -> None:
+    """A watcher's endless stream held the stop for two seconds once, and a traceback ended it."""
+    with _running(_command(config)) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with open_sync_channel(f"unix:{config.parent}/rank.sock") as channel:
+            watch = CacheServiceStub(channel).WatchResidency(pb.WatchResidencyRequest(asked=4))
+            next(watch)
+            process.send_signal(signal.SIGINT)
+            with pytest.raises(grpc.RpcError) as ended:
+                for _ in watch:
+                    pass
+            assert from_rpc_error(ended.value).reason is ErrorReason.DRAINING
+        _, errors = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert "Traceback" not in errors, errors
+
+
+def test_ctrl_c_while_it_loads_prints_no_traceback(config: Path) -> None:
+    with _running([sys.executable, "-X", "importtime", *_command(config)[1:]]) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "click" in line:  # it is in the middle of its imports
+                break
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+        assert process.returncode == -signal.SIGINT
+        assert "Traceback" not in errors
+
+
+def test_an_address_in_use_is_one_sentence_and_leaves_no_socket(config: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert f"nothing can listen on {address}" in _refused(_command(config, "--listen", address))
+    assert not [path for path in config.parent.iterdir() if path.is_socket()]
+
+
+def test_an_address_open_to_the_network_is_warned_of(config: Path) -> None:
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    with _running(_command(config, "--listen", f"0.0.0.0:{port}")) as process:
+        assert process.stdout is not None
+        assert f"0.0.0.0:{port}" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=20)
+        assert sum("open to the network without TLS" in line for line in errors.splitlines()) == 1
 
 
 def test_a_used_socket_is_refused_and_its_owner_stays_up(config: Path) -> None:

@@ -8,16 +8,26 @@ import pytest
 
 from cache_svc.core.effects import BuildPool, KeepTerm, ReplaceLeader, Scrub
 from cache_svc.core.ledger import Owner
-from cache_svc.core.rank import BindOrder, RankCore, ReleaseOrder
+from cache_svc.core.orders import BindOrder, Opening, ReleaseOrder
+from cache_svc.core.rank import ROWS_MAX, RankCore
 from stateroom.residency.answer import Bounded, Pending, Unbounded
 from stateroom.residency.reasons import ErrorReason, Refused
 from stateroom.residency.sizing import SizingTerms
 
 BOOT, LEADER = "boot-1", "leader-1"
+OPENING = Opening(1, LEADER)
 
 
 def _core(quota_slots: int = 5, slot_bytes: int = 100) -> RankCore:
-    return RankCore(BOOT, SizingTerms(quota_bytes=quota_slots * 100, slot_bytes=slot_bytes))
+    """A rank that follows term 1 and has no agreement yet."""
+    core = RankCore(BOOT, SizingTerms(quota_bytes=quota_slots * 100, slot_bytes=slot_bytes))
+    _follow(core, 1, LEADER)
+    return core
+
+
+def _follow(core: RankCore, term: int, leader: str) -> tuple[object, ...]:
+    """What the driver does: keep, then obey."""
+    return tuple(effect for keep in core.hear_term(term, leader) for effect in core.kept(keep))
 
 
 def _committed(cap: int = 4, slot_bytes: int = 100) -> RankCore:
@@ -25,7 +35,7 @@ def _committed(cap: int = 4, slot_bytes: int = 100) -> RankCore:
     effects = core.commit(1, LEADER, BOOT, Bounded(cap), 8, 1)
     build = next(e for e in effects if isinstance(e, BuildPool))
     core.built(build, 1)
-    core.open_stream(1, LEADER)
+    core.open_stream(OPENING)
     return core
 
 
@@ -45,8 +55,9 @@ def _reason(call: Callable[[], object]) -> ErrorReason:
 
 def test_b04_a_commit_builds_exactly_cap_and_reserved_rows() -> None:
     core = _core()
-    assert core.commit(1, LEADER, BOOT, Bounded(4), 8, 1) == (KeepTerm(1, LEADER), BuildPool(5, 500))
+    assert core.commit(1, LEADER, BOOT, Bounded(4), 8, 1) == (BuildPool(5, 500),)
     assert core.ledger is None  # nothing stands before it is built
+    assert isinstance(core.agreement, Pending)  # and nothing is said to be agreed
     core.built(BuildPool(5, 500), 1)
     assert core.commit(1, LEADER, BOOT, Bounded(4), 8, 1) == ()  # repeated: the same again
 
@@ -121,17 +132,18 @@ def test_x14_order_8_is_lost_and_9_is_refused_until_the_ledger_was_read_again() 
     for number in range(1, 8):
         core.apply(1, LEADER, BOOT, number, (), ())
     assert _reason(lambda: _bind(core, 9, 1, 9)) is ErrorReason.SEQUENCE_GAP
-    core.open_stream(1, LEADER)
+    core.open_stream(OPENING)
     assert not _bind(core, 1, 1, 9).refused  # type: ignore[attr-defined]
 
 
 def test_x08_a_lower_term_is_refused_and_a_higher_one_replaces_the_leader() -> None:
     core = _committed()
     _bind(core, 1, 1, 1)
-    effects = core.hear_term(2, "leader-2")
-    assert effects == (KeepTerm(2, "leader-2"), ReplaceLeader("term 2 leads now"))
+    assert core.hear_term(2, "leader-2") == (KeepTerm(2, "leader-2"),)
+    assert core.term == 1  # it is obeyed only once it is kept (rule D1)
+    assert _follow(core, 2, "leader-2") == (ReplaceLeader("term 2 leads now"),)
     assert _reason(lambda: _bind(core, 2, 2, 2)) is ErrorReason.STALE_TERM
-    assert _reason(lambda: core.open_stream(1, LEADER)) is ErrorReason.STALE_TERM
+    assert _reason(lambda: core.open_stream(OPENING)) is ErrorReason.STALE_TERM
     assert core.ledger is not None
     assert list(core.ledger.owners) == [1]  # the frozen leader's release would change nothing
 
@@ -143,4 +155,27 @@ def test_d06_one_term_belongs_to_one_leader() -> None:
 
 
 def test_d01_no_stream_before_a_commit() -> None:
-    assert _reason(lambda: _core().open_stream(1, LEADER)) is ErrorReason.NOT_COMMITTED
+    assert _reason(lambda: _core().open_stream(OPENING)) is ErrorReason.NOT_COMMITTED
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [Opening(1, LEADER, sequence_number=7), Opening(1, LEADER, orders_count=1)],
+    ids=["a number", "an order"],
+)
+def test_d01_the_first_message_of_a_stream_carries_no_orders(opening: Opening) -> None:
+    """They would come before the ledger was read, and were dropped in silence once."""
+    assert _reason(lambda: _committed().open_stream(opening)) is ErrorReason.SEQUENCE_GAP
+
+
+def test_d01_a_stream_that_is_opened_for_an_earlier_process_is_refused() -> None:
+    opening = Opening(1, LEADER, rank_boot_id="boot-0")
+    assert _reason(lambda: _committed().open_stream(opening)) is ErrorReason.WRONG_BOOT_ID
+
+
+def test_a_ledger_has_a_largest_size_where_no_quota_bounds_it() -> None:
+    core = _core(slot_bytes=0)
+    assert (
+        _reason(lambda: core.commit(1, LEADER, BOOT, Unbounded(), ROWS_MAX, 1)) is ErrorReason.INVALID_REQUEST
+    )
+    assert core.commit(1, LEADER, BOOT, Unbounded(), ROWS_MAX - 1, 1) == (BuildPool(ROWS_MAX, 0),)

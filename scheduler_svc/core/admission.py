@@ -46,7 +46,7 @@ def admit(world: World) -> None:
             continue
         open_lanes.remove(lane)
         if gate is None and obstacle[0] is WaitReason.RESIDENCY_CAP:
-            reclaim_cached(world, head.demand)
+            reclaim_cached(world, head.demand * lane.count)
             make_room(world, head)
         if gate is None and obstacle[0] in CONTENDED:
             first = next((h for _, h in blocked if h.arrival.tenant != head.arrival.tenant), None)

@@ -8,7 +8,7 @@ from scheduler_svc.core.sequence import Sequence
 from scheduler_svc.core.world import World
 from stateroom.residency.states import SequenceEvent
 
-__all__ = ["keep_as_cache", "reclaim_cached"]
+__all__ = ["keep_as_cache", "reclaim", "reclaim_cached"]
 
 
 def keep_as_cache(world: World, sequence: Sequence) -> None:
@@ -18,11 +18,20 @@ def keep_as_cache(world: World, sequence: Sequence) -> None:
     world.cached[sequence.id] = sequence
 
 
-def reclaim_cached(world: World, demand: int) -> None:
-    """Asks the executor to forget the oldest caches, as many as the waiter lacks slots."""
-    lacking = world.held_slots + world.mirror.foreign_count + demand - world.seats
+def reclaim_cached(world: World, slots: int) -> None:
+    """Asks the executor to forget the oldest caches, as many as the waiters lack slots; what comes free
+    already counts, so that no cache is given up for a place that another one makes."""
+    lacking = world.lacking(slots)
     while lacking > 0 and world.cached:
-        sequence = world.cached.pop(next(iter(world.cached)))
+        sequence = next(iter(world.cached.values()))
         lacking -= sequence.demand
-        reclaim = Reclaim(sequence.id, sequence.generation)
-        world.sessions[sequence.session_id].outbox.reclaim.append(reclaim)
+        reclaim(world, sequence)
+
+
+def reclaim(world: World, sequence: Sequence) -> None:
+    """Its Finish gives the slot back; told once."""
+    if world.cached.pop(sequence.id, None) is None:
+        return
+    world.reclaiming_slots += sequence.demand
+    session = world.sessions[sequence.session_id]
+    session.outbox.reclaim.append(Reclaim(sequence.id, sequence.generation))

@@ -96,8 +96,8 @@ def stop_running(world: World, sequence: Sequence) -> None:
     elif sequence.state is SequenceState.BINDING:
         del world.binding[sequence.id]
         world.inits_binding -= sequence.arrival.kind == "generation_init"
-    elif sequence.state is SequenceState.CACHED:
-        world.cached.pop(sequence.id, None)
+    elif sequence.state is SequenceState.CACHED and world.cached.pop(sequence.id, None) is None:
+        world.reclaiming_slots -= sequence.demand
 
 
 def order_releases(world: World, sequence: Sequence) -> None:
@@ -135,8 +135,9 @@ def release_fenced(world: World, session_id: str) -> None:
     """After completed_step rose: everything whose fence is reached goes on."""
     session = world.sessions[session_id]
     while session.fenced and session.fenced[0][0] <= session.completed_step:
-        _, counter, sequence = heappop(session.fenced)
-        current = world.sequences.get(sequence.id) is sequence and sequence.generation[1] == counter
+        last_step, counter, sequence = heappop(session.fenced)
+        named = (sequence.last_step, sequence.generation[1]) == (last_step, counter)  # else: said again since
+        current = named and world.sequences.get(sequence.id) is sequence
         if current and sequence.state in (SequenceState.RETIRING, SequenceState.LOST):
             _pass_fence(world, sequence)
 

@@ -29,6 +29,10 @@ def _counts(world: World) -> list[str]:
     held = sum(s.demand for s in world.residents.values())
     if held != world.held_slots:
         errors.append(f"{held} slots are held and {world.held_slots} are counted")
+    cached = [s for s in world.residents.values() if s.state is SequenceState.CACHED]
+    reclaiming = sum(s.demand for s in cached if s.id not in world.cached)
+    if reclaiming != world.reclaiming_slots:
+        errors.append(f"{reclaiming} cached slots are reclaimed and {world.reclaiming_slots} are counted")
     return errors
 
 

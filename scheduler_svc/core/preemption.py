@@ -38,8 +38,7 @@ def make_room(world: World, head: Sequence) -> None:
     """Stops as many residents as the waiter still lacks, all or none."""
     if world.settings.preemption == "off" or not head.demand:
         return
-    coming = world.slots_by_state[SequenceState.LOST] + world.slots_by_state[SequenceState.RETIRING]
-    lacking = world.held_slots + world.mirror.foreign_count + head.demand - world.seats - coming
+    lacking = world.lacking(head.demand)
     if lacking <= 0:
         return
     victims = _victims(world, head.arrival.priority, lacking)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from scheduler_svc.core.admission import confirm, take_back
 from scheduler_svc.core.arrivals import refuse_too_demanding
+from scheduler_svc.core.caching import reclaim
 from scheduler_svc.core.effects import (
     CommitAgreement,
     Deposed,
@@ -193,6 +194,9 @@ def _is_owner(entry: LedgerEntry | None, generation: Generation) -> bool:
 
 def lose(world: World, sequence: Sequence, message: str) -> None:
     """The executor is told to compute it again; its other slots stay until it let go (rule D2)."""
+    if sequence.state is SequenceState.CACHED:  # nothing to compute again: it is forgotten
+        reclaim(world, sequence)
+        return
     stop_running(world, sequence)
     world.move(sequence, SequenceEvent.RANK_LOST)
     sequence.let_go = False

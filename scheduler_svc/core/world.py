@@ -61,6 +61,7 @@ class World:
         self.count_by_state: Counter[SequenceState] = Counter()
         self.slots_by_state: Counter[SequenceState] = Counter()
         self.held_slots = 0
+        self.reclaiming_slots = 0  # of caches whose executor was asked to forget them
         self.peak_residents = 0
         self.arrivals_count = 0
         self.generation_counter = 0
@@ -86,6 +87,12 @@ class World:
     def ready(self) -> bool:
         """New work may start: an agreement stands, every rank is ready, the group does not drain."""
         return self.seats > 0 and not self.ranks.pending_count and not self.draining
+
+    def lacking(self, slots: int) -> int:
+        """Slots that so many more would lack, when all has come free that is on its way (scenario A13)."""
+        coming = self.slots_by_state[SequenceState.LOST] + self.slots_by_state[SequenceState.RETIRING]
+        held = self.held_slots + self.mirror.foreign_count
+        return held + slots - self.seats - coming - self.reclaiming_slots
 
     def new_generation(self) -> Generation:
         """A name no ownership ever had (rule C3)."""

@@ -139,7 +139,8 @@ class AdmissionCore:
         session.step = message.step
         decode_count = plan_step(world, session)
         outbox = session.outbox
-        note_step(world, bool(decode_count or outbox.chunks or outbox.grants))
+        works = session.engine_budgets and session.chunking  # the engine plans these itself
+        note_step(world, bool(decode_count or works or outbox.chunks or outbox.grants))
         if message.full:
             session.outbox.waiters = self._waiters(session)
         return session, message.step, decode_count

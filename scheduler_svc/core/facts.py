@@ -84,7 +84,9 @@ def _named(world: World, session: Session, fact: Cancelled | Ready | DemandChang
         cancel(world, session, sequence)
     elif sequence.state is _S.WAITING and isinstance(fact, DemandChanged):
         world.dequeue(sequence)
+        world.recount(sequence, _S.WAITING, None)  # counts are of slots, and none of demand 0
         sequence.arrival = replace(sequence.arrival, demand=fact.demand)
+        world.recount(sequence, None, _S.WAITING)
         world.enqueue(sequence)
         refuse_too_demanding(world)
     elif sequence.engine_word and sequence.waits:

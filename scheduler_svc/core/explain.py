@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler_svc.core.ending import HOLDERS_LINKED
+from scheduler_svc.core.planning import chunk_tokens
 from scheduler_svc.core.rates import estimate_ms
 from scheduler_svc.core.sequence import Sequence
 from scheduler_svc.core.story import History, history_of
 from scheduler_svc.core.world import World
 from stateroom.residency.agreement import Agreement
 from stateroom.residency.answer import Answer, Bounded, Pending, Unbounded
-from stateroom.residency.phrases import ranks_text
+from stateroom.residency.phrases import counted, ranks_text
 from stateroom.residency.reasons import ErrorReason, Refused, WaitReason
 from stateroom.residency.states import HOLDS_SLOT, SequenceState
 
@@ -177,9 +178,8 @@ def _sentence(
 ) -> str:
     if reason is None:
         slots = ", ".join(map(str, sequence.slots)) or "none"
-        return (
-            f"{sequence.id} is in {sequence.state} and holds slot {slots}; it waited {waited_ms} ms for it."
-        )
+        text = f"{sequence.id} is in {sequence.state} and holds slot {slots}; it waited {waited_ms} ms for it"
+        return f"{text}{_held_back(world, sequence)}."
     text = (
         f"{sequence.id} has waited {waited_ms} ms, now for {reason} ({detail}); {position} sequences are ahead of it "
         f"and {len(world.residents)} hold slots"
@@ -188,6 +188,21 @@ def _sentence(
         text += f", the longest {holders[0].sequence_id} for {holders[0].held_ms} ms"
     text += f"; it goes on when {RELEASED_BY[reason]}"
     return text + (f". A slot is expected in about {expected_ms} ms." if expected_ms is not None else ".")
+
+
+def _held_back(world: World, sequence: Sequence) -> str:
+    """A resident's context that gets no tokens: what the decodes leave is too small for a chunk (A18)."""
+    session = world.sessions[sequence.session_id]
+    if sequence.state is not SequenceState.CONTEXT or session.engine_budgets:
+        return ""
+    most_tokens = world.settings.max_step_tokens
+    left_tokens = most_tokens - session.decode_count * (1 + world.settings.draft_tokens)
+    if chunk_tokens(world.settings, sequence, left_tokens):
+        return ""
+    return (
+        f"; no chunk of it fits: {counted(session.decode_count, 'sequence')} decode and leave "
+        f"{max(0, left_tokens)} of {most_tokens} tokens a step"
+    )
 
 
 def describe(world: World) -> Description:

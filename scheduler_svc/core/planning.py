@@ -20,6 +20,8 @@ from stateroom.residency.states import SequenceEvent
 
 __all__ = ["chunk_tokens", "context_done", "first_chunk_tokens", "measure_room", "plan_step"]
 
+PASSED_MAX = 16  # residents whose chunk does not fit, looked past in one step
+
 
 def chunk_tokens(settings: GroupSettings, sequence: Sequence, left_tokens: int) -> int:
     """Tokens of the next chunk, 0 if none fits.
@@ -55,6 +57,8 @@ def plan_step(world: World, session: Session) -> int:
     done: list[Sequence] = []
     for sequence, tokens in _chunks(world.settings, session):
         world.visited_count += 1
+        if not tokens:
+            continue
         if not sequence.computed_tokens:
             session.kv.started(sequence, session.step)
         last = tokens == sequence.context_left
@@ -69,21 +73,31 @@ def plan_step(world: World, session: Session) -> int:
 
 
 def _chunks(settings: GroupSettings, session: Session) -> Iterator[tuple[Sequence, int]]:
-    """Residents with context left and the tokens each gets, in grant order, until no token is left."""
+    """Residents with context left and the tokens each gets, in grant order, until no token is left.
+
+    One whose next chunk does not fit gets 0 and is passed over: what is left may be another's last
+    chunk (rule A1). So many are looked past and no more, for a step costs what it schedules.
+    """
     left_tokens = settings.max_step_tokens - session.decode_count * (1 + settings.draft_tokens)
+    passed = 0
     for sequence in session.chunking.values():
         tokens = chunk_tokens(settings, sequence, left_tokens)
-        if not tokens:
-            return
         left_tokens -= tokens + settings.draft_tokens * (tokens == sequence.context_left)
         yield sequence, tokens
+        passed += not tokens
+        if left_tokens < 1 or passed == PASSED_MAX:
+            return
 
 
 def measure_room(settings: GroupSettings, session: Session) -> None:
-    """Tokens and sequences that the residents will leave of the next step."""
+    """Tokens and sequences that the residents will leave of the next step: none while one of them is
+    held back, or newcomers would keep the room small and it would never run (rule A1)."""
     left_tokens = settings.max_step_tokens - session.decode_count * (1 + settings.draft_tokens)
     left_sequences = settings.asked - session.decode_count
     for sequence, tokens in _chunks(settings, session):
+        if not tokens:
+            left_tokens = 0
+            break
         left_tokens -= tokens + settings.draft_tokens * (tokens == sequence.context_left)
         left_sequences -= 1
     session.left_tokens, session.left_sequences = max(0, left_tokens), max(0, left_sequences)

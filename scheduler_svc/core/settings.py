@@ -62,6 +62,12 @@ class GroupSettings:
                 f"{min(self.max_step_tokens, self.max_chunk_tokens)} tokens of one sequence: no chunk could ever "
                 "start, make the unit smaller or the step larger"
             )
+        if self.chunk_unit_tokens + self.draft_tokens > self.max_step_tokens:
+            raise SettingsError(
+                f"chunk_unit_tokens is {self.chunk_unit_tokens} and draft_tokens is {self.draft_tokens}, and a step "
+                f"has room for {self.max_step_tokens} tokens: a last chunk with its drafts could never run, make "
+                "the unit smaller or the step larger"
+            )
         if self.preemption not in ("off", "recompute", "suspend"):
             raise SettingsError(f"preemption is {self.preemption!r}: give off, recompute or suspend")
         wrong = [f"{name}={weight}" for name, weight in self.tenant_weights if weight < 1]

@@ -121,6 +121,8 @@ class NaiveModel:
         next_decodes = sum(s.state == "DECODE" for s in self.seqs)
         taken = self._chunks(next_decodes)
         self.left_tokens = max(0, STEP_TOKENS - next_decodes - sum(tokens for _, tokens in taken))
+        if len(taken) < sum(s.state == "CONTEXT" for s in self.seqs):
+            self.left_tokens = 0  # residents first
         self.left_sequences = max(0, self.asked - next_decodes - len(taken))
         return decodes, chunks
 
@@ -128,9 +130,7 @@ class NaiveModel:
         left, found = STEP_TOKENS - decodes, []
         for seq in [s for s in self.seqs if s.state == "CONTEXT"]:
             tokens = chunk(seq.prompt - seq.computed, left)
-            if not tokens:
-                break
-            found.append((seq, tokens))
+            found += [(seq, tokens)] * (tokens > 0)
             left -= tokens
         return found
 

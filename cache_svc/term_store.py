@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+from stateroom.durable_file import replace_file
+
 __all__ = ["TermStore", "TermStoreError"]
 
 
@@ -36,19 +38,9 @@ class TermStore:
             ) from None
 
     def keep(self, term: int, leader_boot_id: str) -> None:
-        """Writes, syncs, renames, and syncs the folder: a rename is lost with the power without it."""
-        fresh = self.path.with_suffix(".new")
+        """On disk when it returns."""
         try:
-            with open(fresh, "w") as file:
-                json.dump({"term": term, "leader_boot_id": leader_boot_id}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            replace_file(self.path, json.dumps({"term": term, "leader_boot_id": leader_boot_id}))
         except OSError as error:
             raise self._unwritable(error.strerror) from None
 

@@ -1,28 +1,10 @@
 """python -m scheduler_svc: one group's scheduler as a process."""
 
-from __future__ import annotations
-
-import sys
-from typing import Any
-
-import click
-
-from scheduler_svc.flags import options, settings_from
-from scheduler_svc.process import serve
-from scheduler_svc.term_file import TermFileError
-from stateroom.telemetry import TraceFileError
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@options
-def main(**flags: Any) -> None:
-    """Leads one group of cache services: agrees on the cap, admits under it, says why others wait."""
-    settings = settings_from(flags)
-    try:
-        sys.exit(serve(settings))
-    except (TermFileError, TraceFileError) as error:
-        raise click.ClickException(str(error)) from None
-
+import signal
 
 if __name__ == "__main__":
+    # the imports take a while: a Ctrl-C in them just ends the process, until the service has its own handler
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from scheduler_svc.command import main
+
     main()

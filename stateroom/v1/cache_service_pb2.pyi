@@ -420,7 +420,7 @@ class PoolLayout(_message.Message):
     reserved_slots: _builtins.int
     """Reserved rows, at the low end."""
     hash: _builtins.str
-    """Hash of everything above but rows."""
+    """Hash of version, tensors and row stride."""
     @_builtins.property
     def tensors(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateTensor]:
         """Tensors in row order."""
@@ -504,7 +504,7 @@ class BindOrder(_message.Message):
     """W3C traceparent of the sequence's admission span; MAY be empty."""
     @_builtins.property
     def generation(self) -> _types_pb2.Generation:
-        """Newer than every generation this rank has seen."""
+        """Newer than every generation this slot has had."""
 
     def __init__(
         self,

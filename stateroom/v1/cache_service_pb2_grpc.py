@@ -94,8 +94,10 @@ class CacheServiceServicer(object):
         FAILED_PRECONDITION: STALE_TERM (stop leading), TERM_TAKEN (take a higher term),
         WRONG_BOOT_ID (query again), QUOTA_EXCEEDED (the agreement is wrong: query all ranks again),
         NUMBERS_DIFFER (rows were built for another number: restart to raise it, rule B8),
-        POOL_ALLOCATION_FAILED (less memory than the quota: lower --quota). Repeating it with the same
-        numbers gives the first answer again.
+        POOL_ALLOCATION_FAILED (less memory than the quota: lower --quota), NOTHING_FITS (an agreement of 0).
+        INVALID_ARGUMENT (INVALID_REQUEST): a pending agreement, nothing asked, or no reserved row.
+        UNAVAILABLE: NOT_READY (the term cannot be kept on disk: see the rank's log), DRAINING (it stops).
+        Repeating it with the same numbers gives the first answer again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -114,7 +116,8 @@ class CacheServiceServicer(object):
         """The ordered stream of one leader: binds and releases out, confirmations and freed slots back.
         The first response is the ledger; no request may carry orders before it was read (rule D1).
         FAILED_PRECONDITION: STALE_TERM, TERM_TAKEN (stop leading), WRONG_BOOT_ID, SEQUENCE_GAP (open the
-        stream again and read the ledger), NOT_COMMITTED. ABORTED (STREAM_REPLACED): the same leader or
+        stream again and read the ledger), NOT_COMMITTED. INVALID_ARGUMENT (INVALID_REQUEST): no term or no
+        boot id. UNAVAILABLE: NOT_READY (the term cannot be kept), DRAINING (the rank stops). ABORTED (STREAM_REPLACED): the same leader or
         one of a higher term opened a newer stream.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -131,7 +134,8 @@ class CacheServiceServicer(object):
 
     def WatchResidency(self, request, context):
         """The residency whenever it changes, and at least every heartbeat (from the serving loop itself, so
-        that a stuck loop shows as silence). Ends only with the process or the caller.
+        that a stuck loop shows as silence). UNAVAILABLE (DRAINING): the rank stops. INVALID_ARGUMENT
+        (INVALID_REQUEST): nothing asked, or a heartbeat out of range.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -48,8 +48,10 @@ class CacheServiceStub:
     FAILED_PRECONDITION: STALE_TERM (stop leading), TERM_TAKEN (take a higher term),
     WRONG_BOOT_ID (query again), QUOTA_EXCEEDED (the agreement is wrong: query all ranks again),
     NUMBERS_DIFFER (rows were built for another number: restart to raise it, rule B8),
-    POOL_ALLOCATION_FAILED (less memory than the quota: lower --quota). Repeating it with the same
-    numbers gives the first answer again.
+    POOL_ALLOCATION_FAILED (less memory than the quota: lower --quota), NOTHING_FITS (an agreement of 0).
+    INVALID_ARGUMENT (INVALID_REQUEST): a pending agreement, nothing asked, or no reserved row.
+    UNAVAILABLE: NOT_READY (the term cannot be kept on disk: see the rank's log), DRAINING (it stops).
+    Repeating it with the same numbers gives the first answer again.
     """
     AttachPool: _grpc.UnaryUnaryMultiCallable[_cache_service_pb2.AttachPoolRequest, _cache_service_pb2.AttachPoolResponse]
     """What a worker needs to map the pool: layout and the path of the descriptor socket (rule C7).
@@ -60,7 +62,8 @@ class CacheServiceStub:
     """The ordered stream of one leader: binds and releases out, confirmations and freed slots back.
     The first response is the ledger; no request may carry orders before it was read (rule D1).
     FAILED_PRECONDITION: STALE_TERM, TERM_TAKEN (stop leading), WRONG_BOOT_ID, SEQUENCE_GAP (open the
-    stream again and read the ledger), NOT_COMMITTED. ABORTED (STREAM_REPLACED): the same leader or
+    stream again and read the ledger), NOT_COMMITTED. INVALID_ARGUMENT (INVALID_REQUEST): no term or no
+    boot id. UNAVAILABLE: NOT_READY (the term cannot be kept), DRAINING (the rank stops). ABORTED (STREAM_REPLACED): the same leader or
     one of a higher term opened a newer stream.
     """
     ListSlots: _grpc.UnaryUnaryMultiCallable[_cache_service_pb2.ListSlotsRequest, _cache_service_pb2.ListSlotsResponse]
@@ -69,7 +72,8 @@ class CacheServiceStub:
     """
     WatchResidency: _grpc.UnaryStreamMultiCallable[_cache_service_pb2.WatchResidencyRequest, _cache_service_pb2.WatchResidencyResponse]
     """The residency whenever it changes, and at least every heartbeat (from the serving loop itself, so
-    that a stuck loop shows as silence). Ends only with the process or the caller.
+    that a stuck loop shows as silence). UNAVAILABLE (DRAINING): the rank stops. INVALID_ARGUMENT
+    (INVALID_REQUEST): nothing asked, or a heartbeat out of range.
     """
     SetQuota: _grpc.UnaryUnaryMultiCallable[_cache_service_pb2.SetQuotaRequest, _cache_service_pb2.SetQuotaResponse]
     """Lowers or raises the quota while running (rule B8), for operators. It moves no memory: the cap falls
@@ -97,8 +101,10 @@ class CacheServiceAsyncStub(CacheServiceStub):
     FAILED_PRECONDITION: STALE_TERM (stop leading), TERM_TAKEN (take a higher term),
     WRONG_BOOT_ID (query again), QUOTA_EXCEEDED (the agreement is wrong: query all ranks again),
     NUMBERS_DIFFER (rows were built for another number: restart to raise it, rule B8),
-    POOL_ALLOCATION_FAILED (less memory than the quota: lower --quota). Repeating it with the same
-    numbers gives the first answer again.
+    POOL_ALLOCATION_FAILED (less memory than the quota: lower --quota), NOTHING_FITS (an agreement of 0).
+    INVALID_ARGUMENT (INVALID_REQUEST): a pending agreement, nothing asked, or no reserved row.
+    UNAVAILABLE: NOT_READY (the term cannot be kept on disk: see the rank's log), DRAINING (it stops).
+    Repeating it with the same numbers gives the first answer again.
     """
     AttachPool: _aio.UnaryUnaryMultiCallable[_cache_service_pb2.AttachPoolRequest, _cache_service_pb2.AttachPoolResponse]  # type: ignore[assignment]
     """What a worker needs to map the pool: layout and the path of the descriptor socket (rule C7).
@@ -109,7 +115,8 @@ class CacheServiceAsyncStub(CacheServiceStub):
     """The ordered stream of one leader: binds and releases out, confirmations and freed slots back.
     The first response is the ledger; no request may carry orders before it was read (rule D1).
     FAILED_PRECONDITION: STALE_TERM, TERM_TAKEN (stop leading), WRONG_BOOT_ID, SEQUENCE_GAP (open the
-    stream again and read the ledger), NOT_COMMITTED. ABORTED (STREAM_REPLACED): the same leader or
+    stream again and read the ledger), NOT_COMMITTED. INVALID_ARGUMENT (INVALID_REQUEST): no term or no
+    boot id. UNAVAILABLE: NOT_READY (the term cannot be kept), DRAINING (the rank stops). ABORTED (STREAM_REPLACED): the same leader or
     one of a higher term opened a newer stream.
     """
     ListSlots: _aio.UnaryUnaryMultiCallable[_cache_service_pb2.ListSlotsRequest, _cache_service_pb2.ListSlotsResponse]  # type: ignore[assignment]
@@ -118,7 +125,8 @@ class CacheServiceAsyncStub(CacheServiceStub):
     """
     WatchResidency: _aio.UnaryStreamMultiCallable[_cache_service_pb2.WatchResidencyRequest, _cache_service_pb2.WatchResidencyResponse]  # type: ignore[assignment]
     """The residency whenever it changes, and at least every heartbeat (from the serving loop itself, so
-    that a stuck loop shows as silence). Ends only with the process or the caller.
+    that a stuck loop shows as silence). UNAVAILABLE (DRAINING): the rank stops. INVALID_ARGUMENT
+    (INVALID_REQUEST): nothing asked, or a heartbeat out of range.
     """
     SetQuota: _aio.UnaryUnaryMultiCallable[_cache_service_pb2.SetQuotaRequest, _cache_service_pb2.SetQuotaResponse]  # type: ignore[assignment]
     """Lowers or raises the quota while running (rule B8), for operators. It moves no memory: the cap falls
@@ -155,8 +163,10 @@ class CacheServiceServicer(metaclass=_abc_1.ABCMeta):
         FAILED_PRECONDITION: STALE_TERM (stop leading), TERM_TAKEN (take a higher term),
         WRONG_BOOT_ID (query again), QUOTA_EXCEEDED (the agreement is wrong: query all ranks again),
         NUMBERS_DIFFER (rows were built for another number: restart to raise it, rule B8),
-        POOL_ALLOCATION_FAILED (less memory than the quota: lower --quota). Repeating it with the same
-        numbers gives the first answer again.
+        POOL_ALLOCATION_FAILED (less memory than the quota: lower --quota), NOTHING_FITS (an agreement of 0).
+        INVALID_ARGUMENT (INVALID_REQUEST): a pending agreement, nothing asked, or no reserved row.
+        UNAVAILABLE: NOT_READY (the term cannot be kept on disk: see the rank's log), DRAINING (it stops).
+        Repeating it with the same numbers gives the first answer again.
         """
 
     @_abc_1.abstractmethod
@@ -179,7 +189,8 @@ class CacheServiceServicer(metaclass=_abc_1.ABCMeta):
         """The ordered stream of one leader: binds and releases out, confirmations and freed slots back.
         The first response is the ledger; no request may carry orders before it was read (rule D1).
         FAILED_PRECONDITION: STALE_TERM, TERM_TAKEN (stop leading), WRONG_BOOT_ID, SEQUENCE_GAP (open the
-        stream again and read the ledger), NOT_COMMITTED. ABORTED (STREAM_REPLACED): the same leader or
+        stream again and read the ledger), NOT_COMMITTED. INVALID_ARGUMENT (INVALID_REQUEST): no term or no
+        boot id. UNAVAILABLE: NOT_READY (the term cannot be kept), DRAINING (the rank stops). ABORTED (STREAM_REPLACED): the same leader or
         one of a higher term opened a newer stream.
         """
 
@@ -200,7 +211,8 @@ class CacheServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_cache_service_pb2.WatchResidencyResponse], _abc.AsyncIterator[_cache_service_pb2.WatchResidencyResponse]]:
         """The residency whenever it changes, and at least every heartbeat (from the serving loop itself, so
-        that a stuck loop shows as silence). Ends only with the process or the caller.
+        that a stuck loop shows as silence). UNAVAILABLE (DRAINING): the rank stops. INVALID_ARGUMENT
+        (INVALID_REQUEST): nothing asked, or a heartbeat out of range.
         """
 
     @_abc_1.abstractmethod

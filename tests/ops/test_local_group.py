@@ -48,7 +48,7 @@ def _burst(count: int, prompt: int = 300, output: int = 30) -> list[TraceRequest
 async def test_a_replay_reaches_the_cap_on_every_rank_and_every_request_finishes(
     short_dir: Path, traces_dir: Path
 ) -> None:
-    settings = _settings(short_dir)
+    settings = _settings(short_dir, tp_size=2, quota_bytes=(16 * 2**20,) * 4)  # 4 ranks, 2 a stage
     cap = settings.plan().cap
     assert cap is not None
     requests = read_trace(traces_dir / "azure2023_conv.csv", 150)
@@ -58,9 +58,9 @@ async def test_a_replay_reaches_the_cap_on_every_rank_and_every_request_finishes
         counts = [(await list_slots(address)).counts for address in settings.rank_addresses]
         logs = [path.read_text() for path in settings.run_dir.glob("*.log")]
     assert (summary["finished"], summary["errors"], summary["peak_residents"]) == (150, 0, cap)
-    assert (summary["cap"], summary["asked"], summary["limiting_ranks"]) == (cap, 32, [0])
+    assert (summary["cap"], summary["asked"], summary["limiting_ranks"]) == (cap, 32, [0, 1])
     assert summary["waits_by_reason"]["RESIDENCY_CAP"]["sequences"] > 0
-    assert [(count.rows, count.bound) for count in counts] == [(cap + 1, 0)] * 2
+    assert [(count.rows, count.bound) for count in counts] == [(cap + 1, 0)] * 4
     assert not [line for log in logs for line in log.splitlines() if "error" in line.lower()]
 
 

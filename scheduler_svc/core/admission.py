@@ -11,7 +11,7 @@ from scheduler_svc.core.caching import reclaim_cached
 from scheduler_svc.core.effects import BindOrder, Grant
 from scheduler_svc.core.ending import HOLDERS_LINKED, end_wait, order_releases, stop_running
 from scheduler_svc.core.lanes import Lane
-from scheduler_svc.core.limits import watch_transfer
+from scheduler_svc.core.limits import watch_again, watch_transfer
 from scheduler_svc.core.obstacles import (
     CONTENDED,
     Obstacle,
@@ -162,7 +162,7 @@ def grant(world: World, sequence: Sequence) -> None:
         world.move(sequence, SequenceEvent.GRANTED_DECODE)
         session.decode_count += 1
     sequence.told_ms = world.now_ms
-    sequence.state_kept = False
+    sequence.resumed, sequence.state_kept = sequence.state_kept, False
     may_be_preempted(world, sequence)
     session.outbox.grants.append(
         Grant(sequence.id, sequence.slots, sequence.generation, sequence.waited_ms, sequence.computed_tokens)
@@ -177,3 +177,4 @@ def take_back(world: World, sequence: Sequence) -> None:
     world.sessions[sequence.session_id].kv.give_back(sequence)
     world.move(sequence, SequenceEvent.TAKEN_BACK_KEPT if sequence.state_kept else SequenceEvent.TAKEN_BACK)
     world.requeue(sequence)
+    watch_again(world, sequence)

@@ -29,7 +29,9 @@ from scheduler_svc.core.events import (
     Suspension,
     TransferReported,
 )
+from scheduler_svc.core.limits import watch_again
 from scheduler_svc.core.planning import context_done
+from scheduler_svc.core.preemption import may_be_preempted
 from scheduler_svc.core.sequence import Sequence
 from scheduler_svc.core.session import Session
 from scheduler_svc.core.world import World
@@ -175,9 +177,11 @@ def _declined(world: World, sequence: Sequence, word: str) -> None:
     order_releases(world, sequence)
     session = world.sessions[sequence.session_id]
     session.kv.give_back(sequence)
-    world.move(sequence, _E.DECLINED)
+    sequence.state_kept = sequence.resumed and sequence.state is _S.DECODE
+    world.move(sequence, _E.DECLINED_KEPT if sequence.state_kept else _E.DECLINED)
     sequence.engine_word = word
     world.requeue(sequence)
+    watch_again(world, sequence)
 
 
 def _suspension(world: World, session: Session, sequence: Sequence, suspended: bool) -> None:
@@ -191,3 +195,4 @@ def _suspension(world: World, session: Session, sequence: Sequence, suspended: b
         else:
             world.move(sequence, _E.RESUME_DECODE)
             session.decode_count += 1
+        may_be_preempted(world, sequence)

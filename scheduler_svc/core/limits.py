@@ -10,7 +10,7 @@ from scheduler_svc.core.world import World
 from stateroom.residency.reasons import ErrorReason
 from stateroom.residency.states import SequenceState
 
-__all__ = ["expire", "watch_transfer", "watch_wait"]
+__all__ = ["expire", "watch_again", "watch_transfer", "watch_wait"]
 
 STALE_KEPT = 1024  # entries of sequences that wait no more before the heap is made anew
 _TRANSFERS = (SequenceState.GENERATION_INIT, SequenceState.TRANSFER_IN, SequenceState.TRANSFER_OUT)
@@ -32,6 +32,21 @@ def watch_wait(world: World, sequence: Sequence) -> None:
     """A waiter's own deadline or the group's longest wait, whichever is first."""
     longest_ms = world.settings.wait_ms_max
     at_ms = world.now_ms + min(sequence.arrival.deadline_ms or longest_ms, longest_ms)
+    _note(world, sequence, at_ms)
+
+
+def watch_again(world: World, sequence: Sequence) -> None:
+    """It waits again without having started. If its limit passed while it was bound, it is over now."""
+    if sequence.started:
+        return
+    if not sequence.expires_ms:  # adopted as held: this is its first wait here
+        watch_wait(world, sequence)
+    elif sequence.expires_ms <= world.now_ms:
+        _note(world, sequence, world.now_ms)
+
+
+def _note(world: World, sequence: Sequence, at_ms: int) -> None:
+    sequence.expires_ms = at_ms
     heappush(world.expiries, (at_ms, sequence.number, sequence))
     if len(world.expiries) > 2 * world.lanes.waiting_count + STALE_KEPT:
         world.expiries = [entry for entry in world.expiries if entry[2].waits and _lives(world, entry[2])]

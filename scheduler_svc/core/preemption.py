@@ -22,11 +22,12 @@ _STOPPABLE = (SequenceState.CONTEXT, SequenceState.DECODE)
 
 
 def may_be_preempted(world: World, sequence: Sequence) -> None:
-    """A resident that started: noted by priority, youngest first."""
-    if world.settings.preemption != "off" and sequence.demand:
+    """A resident that started or goes on: noted once an ownership, by priority, youngest first."""
+    if world.settings.preemption != "off" and sequence.demand and not sequence.preemptible:
+        sequence.preemptible = True
         heappush(world.preemptible, _entry(sequence))
         if len(world.preemptible) > 2 * len(world.residents) + STALE_KEPT:
-            world.preemptible = [_entry(s) for s in world.residents.values() if s.state in _STOPPABLE]
+            world.preemptible = [_entry(s) for s in world.residents.values() if s.preemptible]
             heapify(world.preemptible)
 
 
@@ -55,8 +56,11 @@ def _victims(world: World, priority: int, lacking: int) -> list[Sequence]:
     heap = world.preemptible
     while heap and lacking > 0 and heap[0][0] < priority:
         _, counter, victim = heappop(heap)
-        if victim.generation[1] != -counter or victim.state not in _STOPPABLE:
+        if victim.generation[1] != -counter:
             continue
+        victim.preemptible = False
+        if victim.state not in _STOPPABLE:
+            continue  # noted again when it goes on
         if victim.preemptions_count >= world.settings.preemptions_max:
             continue
         found.append(victim)

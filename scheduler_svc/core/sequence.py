@@ -34,11 +34,14 @@ class Sequence:
 
     started: bool = False  # held a slot and lost it: goes before the unstarted of its priority
     preemptions_count: int = 0
+    preemptible: bool = False  # noted among those who may be stopped
     kv_pages: int = 0  # reserved or promised (reason KV_PAGES)
     state_kept: bool = False  # in host memory: goes on from it in a new slot
+    resumed: bool = False  # granted to go on from a state in host memory, which a decline leaves there
     nameless: str = ""  # its internal name once the id is free for others (transfer limits)
 
     lane: int = 0  # while waiting
+    expires_ms: int = 0  # its longest wait ends then
     position_at_arrival: int = 0
     marks: dict[WaitReason, int] = field(default_factory=dict)  # lane's clock when it joined
     joined_ms: int = 0

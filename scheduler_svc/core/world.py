@@ -178,6 +178,7 @@ class World:
     def requeue(self, sequence: Sequence) -> None:
         """A sequence waits again, at its old place; from the prompt's start unless its state was kept."""
         sequence.generation = (0, 0)
+        sequence.preemptible = False  # notes are of an ownership
         if not sequence.state_kept:
             sequence.computed_tokens = 0
         sequence.refused = False

@@ -67,6 +67,7 @@ class SequenceEvent(StrEnum):
     RESUME_CONTEXT = "resumed between context chunks"
     RESUME_DECODE = "resumed while decoding"
     DECLINED = "the engine declined the grant"
+    DECLINED_KEPT = "the same, its state is still in host memory"
     ENDED = "finished, cancelled or failed; its last step may be in flight"
     RANK_LOST = "a rank lost its state"
     PREEMPTED = "stopped for another one, or by the engine itself"
@@ -117,8 +118,12 @@ TRANSITIONS: Mapping[tuple[SequenceState, SequenceEvent], SequenceState] = Mappi
         **{(state, _E.RANK_LOST): _S.LOST for state in _RUNNING},
         **{(state, _E.PREEMPTED): _S.LOST for state in (_S.CONTEXT, _S.DECODE, _S.SUSPENDED)},
         **{(state, _E.CACHE): _S.CACHED for state in (_S.CONTEXT, _S.DECODE, _S.SUSPENDED, _S.TRANSFER_OUT)},
-        (_S.CONTEXT, _E.DECLINED): _S.WAITING,
-        (_S.GENERATION_INIT, _E.DECLINED): _S.WAITING,
+        # chunks may have been planned before the engine's word came (rule A11)
+        **{
+            (state, _E.DECLINED): _S.WAITING
+            for state in (_S.CONTEXT, _S.DECODE, _S.GENERATION_INIT, _S.TRANSFER_OUT)
+        },
+        (_S.DECODE, _E.DECLINED_KEPT): _S.SUSPENDED_HOST,
         (_S.LOST, _E.RELEASED): _S.WAITING,
         (_S.LOST, _E.RELEASED_KEPT): _S.SUSPENDED_HOST,
         (_S.SUSPENDED_HOST, _E.CHOSEN): _S.BINDING,

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from scheduler_svc.core.events import DemandChanged, Finished, LetGo, SessionRegistered
+from scheduler_svc.core.events import (
+    DemandChanged,
+    EnginePreempted,
+    Finished,
+    GrantAnswered,
+    LetGo,
+    SessionRegistered,
+)
+from stateroom.residency.reasons import ErrorReason, WaitReason
 from stateroom.residency.states import SequenceState
 from tests.scheduler.core_group import CoreGroup
 
@@ -56,3 +64,67 @@ def test_a09_an_engine_that_plans_its_own_chunks_works_while_nothing_is_told() -
         group.step(ms=50)
         group.tick()
     assert group.world.no_progress == ""
+
+
+def _decline(group: CoreGroup, name: str) -> None:
+    fact = GrantAnswered(name, group.grants[name].generation, "no LoRA slot")
+    group.send(fact, completed=group.step_number)
+
+
+def test_a11_a_decline_that_crosses_planned_chunks_gives_the_slot_back() -> None:
+    """The step went out before the grant arrived, so all of A's context is planned. Once ignored: the
+    executor had let go and the scheduler counted a decode for ever."""
+    for kind in ("context", "context_only"):
+        group = CoreGroup(cap=1)
+        group.submit("A", kind=kind)
+        group.step()
+        assert group.state("A") in (S.DECODE, S.TRANSFER_OUT)
+        _decline(group, "A")
+        assert group.reason("A") is WaitReason.ENGINE
+        assert [len(rank.bound) for rank in group.ranks] == [0, 0]
+        group.send_ready("A")
+        group.step()
+        assert group.grants["A"].computed_tokens == 0  # from the start: nothing of it ran
+        assert group.state("A") in (S.CONTEXT, S.DECODE, S.TRANSFER_OUT)
+
+
+def test_a11_a_declined_resume_keeps_its_state_in_the_host() -> None:
+    group = CoreGroup(cap=1)
+    group.submit("A")
+    group.step()
+    group.step()
+    kept = EnginePreempted("A", group.grants["A"].generation, group.step_number, state_kept=True)
+    group.send(kept, completed=group.step_number)
+    assert group.state("A") is S.DECODE  # granted again at once
+    _decline(group, "A")
+    assert (group.state("A"), group.reason("A")) == (S.SUSPENDED_HOST, WaitReason.ENGINE)
+    group.send_ready("A")
+    assert (group.state("A"), group.grants["A"].computed_tokens) == (S.DECODE, 16)
+
+
+def test_a06_a_wait_that_ran_out_while_a_rank_was_binding_is_over() -> None:
+    """Its limit passes during the bind, then the rank is lost: once it waited without any limit."""
+    group = CoreGroup(cap=1, auto=False, wait_ms_max=1_000)
+    group.submit("A")
+    group.deliver(0)
+    group.tick(1_001)
+    assert group.state("A") is S.BINDING
+    group.lose(1)
+    group.tick()
+    assert group.rejected["A"].reason is ErrorReason.WAIT_EXPIRED
+    assert group.state("A") is None
+
+
+def test_a15_a_resident_that_was_suspended_may_be_stopped_again_once_it_goes_on() -> None:
+    """Looked at while suspended, it was once forgotten among those who may be stopped."""
+    group = CoreGroup(cap=1, preemption="recompute")
+    group.submit("L")
+    group.step()
+    group.step()
+    group.suspend("L")
+    group.submit("H", priority=5)
+    group.step()
+    assert group.state("L") is S.SUSPENDED
+    group.suspend("L", suspended=False)
+    assert group.state("L") is S.LOST
+    assert list(group.preemptions) == ["L"]

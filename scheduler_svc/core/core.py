@@ -194,6 +194,7 @@ class AdmissionCore:
             )
         session = world.sessions[sequence.session_id]
         session.outbox.cancelled.append(sequence.id)
+        sequence.cancel_asked = True
         if sequence.waits or sequence.state is SequenceState.BINDING:
             facts.cancel(world, session, sequence)
 

@@ -56,6 +56,7 @@ def apply_fact(world: World, session: Session, fact: Fact) -> None:
             rank = world.ranks[fact.rank]
             if rank.boot_id == fact.boot_id:
                 rank.unattached.discard(session.id)
+                session.outbox.attach = [n for n in session.outbox.attach if n != fact.rank]
                 world.ranks.refresh()
         case Cancelled() | Ready() | DemandChanged():
             _named(world, session, fact)
@@ -134,7 +135,7 @@ def _owned(world: World, session: Session, fact: Owned) -> None:
             sequence.last_step = fact.last_step
             sequence.state_kept = fact.state_kept and not sequence.lost_on
             fence(world, sequence)
-        case EnginePreempted() if sequence.can(_E.PREEMPTED):
+        case EnginePreempted() | LetGo() if sequence.can(_E.PREEMPTED):  # or told to by an earlier leader
             stop_running(world, sequence)
             world.move(sequence, _E.PREEMPTED)
             sequence.last_step = fact.last_step

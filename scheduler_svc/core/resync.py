@@ -6,11 +6,14 @@ ledgers do not have is RECOMPUTE, a bound slot that nobody of the session holds 
 
 from __future__ import annotations
 
+from scheduler_svc.core.caching import reclaim
 from scheduler_svc.core.effects import Decisions, Recompute, ReleaseOrder
 from scheduler_svc.core.ending import end_waiting, fence, order_releases, retire, stop_running
 from scheduler_svc.core.events import Held, LedgerEntry, SessionList
 from scheduler_svc.core.facts import apply_fact
+from scheduler_svc.core.limits import watch_again, watch_transfer
 from scheduler_svc.core.order import place
+from scheduler_svc.core.preemption import may_be_preempted
 from scheduler_svc.core.rank_events import lose
 from scheduler_svc.core.sequence import Sequence
 from scheduler_svc.core.session import Session
@@ -24,7 +27,8 @@ _S = SequenceState
 
 def apply_list(world: World, session: Session, listed: SessionList) -> None:
     """Replaces everything known of the session."""
-    session.outbox = Decisions()
+    session.outbox = Decisions(agreement=world.committed)
+    session.outbox.attach += [r.number for r in world.ranks if session.id in r.unattached and r.ledger_heard]
     held = {h.arrival.sequence_id: h for h in listed.held}
     waiting = {a.sequence_id: a for a in listed.waiting}
     for sequence in [s for s in world.sequences.values() if s.session_id == session.id]:
@@ -49,6 +53,8 @@ def _settle_known(
     """One known sequence against the list."""
     claim = held.get(sequence.id)
     if claim is not None and claim.generation == sequence.generation:
+        if sequence.cancel_asked:
+            session.outbox.cancelled.append(sequence.id)
         _settle_held(world, session, sequence, claim)
     elif sequence.waits:
         if not listed_waiting:
@@ -60,14 +66,14 @@ def _settle_known(
         _give_back(world, sequence)
     else:  # absence is release: no step of the session uses it any more
         if sequence.state is not _S.RETIRING:
-            retire(world, sequence, "finished", last_step=session.completed_step)
+            retire(world, sequence, sequence.ending or "finished", last_step=session.completed_step)
         else:
             sequence.last_step = session.completed_step
             fence(world, sequence)
 
 
 def _settle_held(world: World, session: Session, sequence: Sequence, claim: Held) -> None:
-    """Held by both: the list says how far it is. What it must be told again is told again."""
+    """Held by both: the list says how far it is. What must be told again is told again."""
     if sequence.state is _S.LOST and sequence.let_go is False:
         session.outbox.recompute.append(
             Recompute(sequence.id, sequence.generation, "its state was lost before the stream broke")
@@ -75,14 +81,34 @@ def _settle_held(world: World, session: Session, sequence: Sequence, claim: Held
         if claim.state is _S.LOST:
             sequence.let_go, sequence.last_step = True, claim.last_step
             fence(world, sequence)
-    elif claim.state is _S.RETIRING and sequence.state is not _S.RETIRING:
+    elif sequence.state in (_S.LOST, _S.RETIRING) or sequence.ending:
+        return  # it ends, or waits for a transfer that does
+    elif claim.state is _S.RETIRING:
         retire(world, sequence, "finished", claim.last_step)
-    elif sequence.state is _S.CONTEXT and claim.state in (_S.CONTEXT, _S.DECODE):
-        sequence.computed_tokens = min(claim.computed_tokens, sequence.arrival.prompt_tokens)
-        if not sequence.context_left:
-            del session.chunking[sequence.id]
-            world.move(sequence, SequenceEvent.CONTEXT_DONE)
-            session.decode_count += 1
+    elif claim.state is _S.LOST and sequence.can(SequenceEvent.RANK_LOST):
+        stop_running(world, sequence)
+        world.move(sequence, SequenceEvent.RANK_LOST)
+        sequence.last_step = claim.last_step
+        fence(world, sequence)
+    else:
+        _follow(world, session, sequence, claim)
+
+
+def _follow(world: World, session: Session, sequence: Sequence, claim: Held) -> None:
+    """Facts and answers that the broken stream lost stand in the state that the list gives (rule D5)."""
+    if not HOLDS_SLOT[claim.state]:
+        return
+    stop_running(world, sequence)
+    prompt_tokens = sequence.arrival.prompt_tokens
+    sequence.computed_tokens = min(claim.computed_tokens, prompt_tokens)
+    state = claim.state
+    if state is _S.CONTEXT and not sequence.context_left:
+        state = _S.TRANSFER_OUT if sequence.arrival.kind == "context_only" else _S.DECODE
+    old, sequence.state = sequence.state, state
+    world.recount(sequence, old, state)
+    _start_adopted(world, session, sequence)
+    if state is _S.CACHED and sequence.lost_on:
+        reclaim(world, sequence)
 
 
 def _give_back(world: World, sequence: Sequence) -> None:
@@ -94,6 +120,7 @@ def _give_back(world: World, sequence: Sequence) -> None:
     old, sequence.state = sequence.state, _S.WAITING
     world.recount(sequence, old, _S.WAITING)
     world.requeue(sequence)
+    watch_again(world, sequence)
 
 
 def _adopt(world: World, session: Session, claim: Held) -> None:
@@ -131,6 +158,7 @@ def _has(world: World, rank: int, claim: Held) -> bool:
 
 
 def _start_adopted(world: World, session: Session, sequence: Sequence) -> None:
+    """It goes on in its state: the work of steps, and what watches over it."""
     match sequence.state:
         case _S.DECODE:
             session.decode_count += 1
@@ -141,6 +169,10 @@ def _start_adopted(world: World, session: Session, sequence: Sequence) -> None:
         case _S.RETIRING | _S.LOST:
             sequence.ending = "finished" if sequence.state is _S.RETIRING else ""
             fence(world, sequence)
+        case _S.GENERATION_INIT | _S.TRANSFER_IN | _S.TRANSFER_OUT:
+            watch_transfer(world, sequence)
+    if sequence.state in (_S.DECODE, _S.CONTEXT):
+        may_be_preempted(world, sequence)
 
 
 def _release_unclaimed(world: World, session: Session) -> None:

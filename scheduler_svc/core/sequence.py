@@ -57,6 +57,7 @@ class Sequence:
     refused: bool = False  # a rank refused the bind
     lost_on: set[int] = field(default_factory=set)  # ranks whose ledger does not have it any more (D2)
     let_go: bool = True  # False while LOST and the executor has not answered
+    cancel_asked: bool = False  # from outside; its executor was told and ends it
     ending: str = ""  # outcome that waits for a transfer or a let-go to end first (scenario D03)
 
     @property

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from stateroom.client.book import HeldSequence, SessionBook
+from stateroom.client.book import SessionBook
 from stateroom.client.decisions import Chunk, Grant, Handle, Preemption, RankInfo, Recompute, Rejection
+from stateroom.client.held import HeldSequence
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1 import types_pb2 as types
 

@@ -10,33 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from stateroom.client.decisions import Decisions, Rejection
+from stateroom.client.held import HeldSequence
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1 import types_pb2 as types
 
-__all__ = ["HeldSequence", "SessionBook"]
+__all__ = ["SessionBook"]
 
 TRANSFERS = {
     "started": pb.TRANSFER_EVENT_STARTED,
     "completed": pb.TRANSFER_EVENT_COMPLETED,
     "failed": pb.TRANSFER_EVENT_FAILED,
 }
-
-
-@dataclass(slots=True)
-class HeldSequence:
-    """A sequence that holds slots; `state` is a SequenceState number of the wire."""
-
-    arrival: pb.Arrival
-    handles: tuple[types.Handle, ...]
-    state: types.SequenceState.ValueType
-    computed_tokens: int = 0
-    last_step: int = 0
-    cancelled: bool = False  # in mid-transfer
-
-    @property
-    def generation(self) -> types.Generation:
-        """The ownership."""
-        return self.handles[0].generation if self.handles else types.Generation()
 
 
 @dataclass(slots=True)
@@ -233,11 +217,13 @@ class SessionBook:
         self.facts = pb.StepRequest()
         self._delta_number += 1
         listed = pb.SessionList(waiting=self.waiting.values())
-        for held in (*self.held.values(), *(f.held for f in self._fenced.values())):
+        states = [(held, held.listed_state) for held in self.held.values()]
+        states += [(fenced.held, fenced.held.state) for fenced in self._fenced.values()]
+        for held, state in states:
             listed.held.add(
                 arrival=held.arrival,
                 handles=held.handles,
-                state=held.state,
+                state=state,
                 computed_tokens=held.computed_tokens,
                 last_step=held.last_step,
             )

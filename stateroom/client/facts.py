@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stateroom.client.book import HeldSequence, SessionBook
+from stateroom.client.book import SessionBook
+from stateroom.client.held import HeldSequence
 from stateroom.v1 import scheduler_service_pb2 as pb
 from stateroom.v1 import types_pb2 as types
 

@@ -1,11 +1,10 @@
 """Admission faults from the field (scenarios A02 ... A27), each as the small story of its id.
 
-Replaced by a rule: A17 (a batching delay) has no counterpart, no policy here delays what fits (rule A4).
+A02, A13 to A16, A26 stand in test_order_scenarios.py, A18 in test_step_budget.py; what is left out is in
+the table of test_lifecycle_scenarios.py.
 """
 
 from __future__ import annotations
-
-import pytest
 
 from scheduler_svc.core.events import Finished
 from stateroom.residency.answer import Bounded
@@ -22,25 +21,6 @@ def _run(group: CoreGroup, *names: str) -> None:
     group.step()
     group.step()
     assert all(group.state(name) is S.DECODE for name in names)
-
-
-def test_a02_the_skipped_are_not_starved() -> None:
-    """W needs 2 slots; in each round one resident ends and one arrives. Bound 8 rounds, then a barrier."""
-    group = CoreGroup(cap=4, starvation_ms=80)
-    _run(group, *(f"r{n}" for n in range(4)))
-    group.submit("W", demand=2)
-    order = [f"r{n}" for n in range(4)]
-    rounds = 0
-    while group.state("W") is S.WAITING and rounds < 40:
-        rounds += 1
-        group.now_ms += 10
-        name = f"n{rounds}"
-        group.submit(name)
-        group.finish(order.pop(0))
-        order += [new for new in group.residents if new not in order and new != "W"]
-        group.step()
-    assert rounds <= 12, f"W waited {rounds} rounds"
-    assert any(name.startswith("n") for name in group.granted_order)  # others did pass it at first
 
 
 def test_a04_a_spent_budget_is_looked_at_again_each_round() -> None:
@@ -133,98 +113,6 @@ def test_a12_a_transfer_that_will_free_room_is_no_deadlock() -> None:
     assert group.state("N") is S.CONTEXT
 
 
-def test_a13_a_victim_whose_slot_comes_later_counts_as_coming() -> None:
-    """Exactly one victim; H is resident one round later."""
-    group = CoreGroup(cap=4, preemption="recompute")
-    _run(group, "a", "b", "c", "d")
-    group.submit("H", priority=5)
-    group.step(completed=group.step_number - 1)
-    group.step(completed=group.step_number - 1)
-    stopped = [name for name in "abcd" if group.state(name) is S.LOST]
-    assert stopped == ["d"]  # the youngest
-    group.preempted_let_go("d")
-    assert group.state("H") is S.CONTEXT
-
-
-def test_a14_what_is_freed_for_one_is_not_taken_by_another() -> None:
-    """P needs 2; two victims free one after the other; N of lower priority arrives between and waits."""
-    group = CoreGroup(cap=3, preemption="recompute")
-    _run(group, "V1", "V2", "V3")
-    group.submit("P", priority=5, demand=2)
-    victims = [name for name in ("V1", "V2", "V3") if group.state(name) is S.LOST]
-    assert victims == ["V2", "V3"]
-    group.preempted_let_go("V3")
-    group.submit("N", priority=1)
-    assert (group.state("P"), group.state("N")) == (S.WAITING, S.WAITING)
-    assert group.reason("N") is WaitReason.RESIDENCY_CAP or group.reason("N") is WaitReason.POLICY_ORDER
-    group.preempted_let_go("V2")
-    assert group.state("P") is S.CONTEXT
-    assert group.state("N") is S.WAITING
-    assert group.world.sequences["V2"].preemptions_count == 1
-
-
-@pytest.mark.parametrize("preemption", ["off", "recompute"])
-def test_a15_the_higher_priority_goes_first(preemption: str) -> None:
-    group = CoreGroup(cap=1, preemption=preemption, aging_ms=0)
-    _run(group, "L")
-    group.submit("L2", priority=0)
-    group.submit("H", priority=3)
-    if preemption == "recompute":
-        assert group.state("L") is S.LOST
-        group.preempted_let_go("L")
-    else:
-        group.finish("L")
-    assert group.state("H") is S.CONTEXT
-    assert group.state("L2") is S.WAITING
-
-
-def test_a15_equal_priority_never_preempts() -> None:
-    group = CoreGroup(cap=1, preemption="recompute")
-    _run(group, "L")
-    group.submit("M")
-    assert group.state("L") is S.DECODE
-    assert group.reason("M") is WaitReason.RESIDENCY_CAP
-
-
-@pytest.mark.parametrize("aging_ms", [0, 60_000])
-def test_a16_the_preempted_goes_before_the_unstarted_of_its_priority(aging_ms: int) -> None:
-    group = CoreGroup(cap=1, preemption="recompute", aging_ms=aging_ms)
-    group.submit("Y", engine_hold="not yet")  # arrived first, never started
-    _run(group, "X")
-    group.submit("H", priority=3)
-    group.preempted_let_go("X")
-    group.send_ready("Y")
-    group.step()
-    group.finish("H")
-    assert group.state("X") is S.CONTEXT
-    assert group.state("Y") is S.WAITING
-
-
-def test_a16_nobody_is_the_victim_more_than_the_limit() -> None:
-    group = CoreGroup(cap=1, preemption="recompute", preemptions_max=1)
-    _run(group, "X")
-    group.submit("H1", priority=3)
-    group.preempted_let_go("X")
-    group.step()
-    group.finish("H1")
-    group.step()
-    group.submit("H2", priority=3)
-    assert group.state("X") is not S.LOST
-    assert group.reason("H2") is WaitReason.RESIDENCY_CAP
-
-
-def test_a18_a_chunk_of_nothing_is_not_a_turn() -> None:
-    """A resident that gets no tokens for rounds keeps its slot, others go on, and it is said."""
-    group = CoreGroup(cap=3, max_step_tokens=16, chunk_unit_tokens=16, max_chunk_tokens=16)
-    group.submit("G", prompt=16)
-    group.step()
-    group.submit("A", prompt=64)
-    for _ in range(3):
-        tell = group.step()
-        assert tell.decode_count == 1
-        assert not any(c.tokens == 0 for c in tell.decisions.chunks)
-
-
 def test_a19_no_budget_parks_a_resident_without_a_word_to_the_ranks() -> None:
     group = CoreGroup(cap=3, max_step_tokens=16, chunk_unit_tokens=16, max_chunk_tokens=16)
     group.submit("A", prompt=48)
@@ -312,16 +200,6 @@ def test_a25_a_lowered_cap_ends_nobody_and_holds_back() -> None:
         assert group.state("N") is S.WAITING
     group.finish(group.residents[0])
     assert group.state("N") is S.CONTEXT
-
-
-def test_a26_a_deferred_one_holds_back_no_other() -> None:
-    """A needs 2 slots and is deferred; B fits and starts, whatever A is."""
-    group = CoreGroup(cap=2)
-    _run(group, "R")
-    group.submit("A", demand=2)
-    group.submit("B")
-    assert group.state("B") is S.CONTEXT
-    assert group.reason("A") is WaitReason.RESIDENCY_CAP
 
 
 def test_a27_a_cancel_while_a_rank_binds_ends_once_and_frees_all() -> None:

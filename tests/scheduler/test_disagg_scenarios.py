@@ -1,8 +1,5 @@
-"""Disaggregation faults from the field (scenarios D03 ... D12; D01 stands with the origin's regressions).
-
-Replaced by a rule or elsewhere: D10 (TP of both sides) is a refusal at pairing, done where states move
-(rule C8, equal TP only); D13 is a wish about other systems' connectors.
-"""
+"""Disaggregation faults from the field (scenarios D03 ... D12; D01 stands with the origin's regressions,
+what is left out in the table of test_lifecycle_scenarios.py)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,13 @@
 """Lifecycle faults from the field, as far as the scheduler decides them (scenarios L01 ... L22).
 
-Shown elsewhere: L02, L08, L22 on the ledger (tests/cache_svc/test_ledger.py), L04 on the pool
-(tests/cache_svc/test_pool.py), L09 at the attach (tests/attach). Replaced by a rule: L17 and L18 are the
-engine's kernels (rule C6: the pool never writes states), L19 to L21 need checkpoints, which no part of
-this version keeps (rule C9: held on all ranks, or computed again).
+L02, L04, L08, L09, L18, L19 stand in test_slot_scenarios.py, L20 and L21 in test_cached_states.py; their
+memory's half in tests/cache_svc and tests/attach.
+
+Left out of all A, L and D scenarios, each for the rule that replaces it:
+    A17  a batching delay with no bound   A4: no policy here delays what fits
+    L17  padding advanced the state       C6: the pool writes no states, kernels are the engine's
+    D10  other TP on the other side       C8: states move between equal TP only, refused at pairing
+    D13  connectors without hybrid        a wish about other systems, no behaviour of ours
 """
 
 from __future__ import annotations

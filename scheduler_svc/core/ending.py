@@ -16,6 +16,7 @@ from scheduler_svc.core.world import World
 from stateroom.residency.states import SequenceEvent, SequenceState
 
 __all__ = [
+    "cancel_binding",
     "end_wait",
     "end_waiting",
     "fence",
@@ -111,6 +112,12 @@ def order_releases(world: World, sequence: Sequence) -> None:
                 rank.releases.append(ReleaseOrder(slot, sequence.generation))
     sequence.slots = ()
     sequence.lost_on.clear()
+
+
+def cancel_binding(world: World, sequence: Sequence) -> None:
+    """Cancelled before anyone was told of its slot: no step uses it, and its admission ends here."""
+    end_wait(world, sequence, "cancelled")
+    retire(world, sequence, "cancelled", last_step=0)
 
 
 def retire(world: World, sequence: Sequence, outcome: str, last_step: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from scheduler_svc.core.arrivals import arrive, refuse_too_demanding
 from scheduler_svc.core.caching import keep_as_cache
-from scheduler_svc.core.ending import end_waiting, fence, order_releases, retire, stop_running
+from scheduler_svc.core.ending import cancel_binding, end_waiting, fence, order_releases, retire, stop_running
 from scheduler_svc.core.events import (
     AllStatesVoid,
     Arrival,
@@ -104,7 +104,7 @@ def cancel(world: World, session: Session, sequence: Sequence) -> None:
         case _S.WAITING | _S.SUSPENDED_HOST:
             end_waiting(world, sequence, "cancelled")
         case _S.BINDING:
-            retire(world, sequence, "cancelled", last_step=0)  # nobody was told: no step uses it
+            cancel_binding(world, sequence)
         case _S.TRANSFER_IN | _S.TRANSFER_OUT | _S.LOST:
             sequence.ending = sequence.ending or "cancelled"
         case _S.RETIRING:

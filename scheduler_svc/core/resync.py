@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from scheduler_svc.core.caching import reclaim
 from scheduler_svc.core.effects import Decisions, Recompute, ReleaseOrder
-from scheduler_svc.core.ending import end_waiting, fence, order_releases, retire, stop_running
+from scheduler_svc.core.ending import cancel_binding, end_waiting, fence, order_releases, retire, stop_running
 from scheduler_svc.core.events import Held, LedgerEntry, SessionList
 from scheduler_svc.core.facts import apply_fact
 from scheduler_svc.core.limits import watch_again, watch_transfer
@@ -61,7 +61,7 @@ def _settle_known(
             end_waiting(world, sequence, "cancelled", message="its session does not list it any more")
     elif sequence.state is _S.BINDING:
         if not listed_waiting:
-            retire(world, sequence, "cancelled", last_step=0)
+            cancel_binding(world, sequence)
     elif listed_waiting:
         _give_back(world, sequence)
     else:  # absence is release: no step of the session uses it any more

@@ -6,7 +6,7 @@ memory's half in tests/cache_svc and tests/attach.
 Left out of all A, L and D scenarios, each for the rule that replaces it:
     A17  a batching delay with no bound   A4: no policy here delays what fits
     L17  padding advanced the state       C6: the pool writes no states, kernels are the engine's
-    D10  other TP on the other side       C8: states move between equal TP only, refused at pairing
+    D10  other TP on the other side       A11: transfers are the executor's, here they start, end or fail
     D13  connectors without hybrid        a wish about other systems, no behaviour of ours
 """
 

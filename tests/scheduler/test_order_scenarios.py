@@ -64,7 +64,7 @@ def test_a14_what_is_freed_for_one_is_not_taken_by_another() -> None:
     group.preempted_let_go("V3")
     group.submit("N", priority=1)
     assert (group.state("P"), group.state("N")) == (S.WAITING, S.WAITING)
-    assert group.reason("N") is WaitReason.RESIDENCY_CAP or group.reason("N") is WaitReason.POLICY_ORDER
+    assert group.reason("N") is WaitReason.POLICY_ORDER
     group.preempted_let_go("V2")
     assert group.state("P") is S.CONTEXT
     assert group.state("N") is S.WAITING

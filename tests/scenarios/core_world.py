@@ -63,6 +63,12 @@ class CoreWorld:
     async def restart(self, rank: int) -> None:
         self._group.restart(rank)
 
+    def tick(self, ms: int) -> None:
+        self._group.tick(ms)
+
+    def drain(self) -> None:
+        self._group.drain()
+
     async def step(self) -> str:
         group = self._group
         facts, self._facts = self._facts, []

@@ -54,6 +54,8 @@ class World(Protocol):
     def suspend(self, name: str, suspended: bool) -> None: ...
     def let_go(self, name: str) -> None: ...
     async def restart(self, rank: int) -> None: ...
+    def tick(self, ms: int) -> None: ...  # the core's clock only
+    def drain(self) -> None: ...  # the core only
     async def step(self) -> str: ...
     async def show(self) -> str: ...
     async def why(self, name: str) -> str: ...
@@ -106,6 +108,10 @@ async def _command(world: World, command: str) -> str:
             world.let_go(names[0])
         case "restart":
             await world.restart(int(fields["rank"]))
+        case "tick":
+            world.tick(int(fields["ms"]))
+        case "drain":
+            world.drain()
         case "step":
             return await world.step()
         case "show":

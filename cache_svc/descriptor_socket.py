@@ -19,7 +19,7 @@ import structlog
 from stateroom.channel import AddressError, check_listen_address, private_dir
 from stateroom.pool_views import descriptor_greeting
 
-__all__ = ["DescriptorSocket"]
+__all__ = ["DescriptorSocket", "peer_uid"]
 
 _BACKLOG = 16  # workers of one rank that attach at the same moment: one, and a few tools
 
@@ -79,8 +79,7 @@ class DescriptorSocket:
 
     async def _hand_out(self, connection: socket.socket) -> None:
         with connection:
-            _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            descriptor = self._descriptor()
+            uid, descriptor = peer_uid(connection), self._descriptor()
             if uid not in (os.getuid(), 0) or descriptor is None:
                 self._log.warning("attach refused", uid=uid, pool=descriptor is not None)
                 return
@@ -96,3 +95,9 @@ class DescriptorSocket:
                 pass
             finally:
                 self.attached_count -= 1
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """User id of the process at the other end, as the kernel saw it connect."""
+    _, uid, _ = struct.unpack("3I", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(uid)

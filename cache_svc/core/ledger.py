@@ -52,8 +52,8 @@ class Ledger:
         self.refused_by_reason: Counter[str] = Counter()
 
     def resize(self, seats: int) -> None:
-        """Follows a new agreement: to any number up to the rows that stand (rule B8)."""
-        assert 0 < seats <= self.rows - self.reserved_slots, f"{seats} seats in {self.rows} rows"
+        """Follows a new agreement: to any number up to the rows that stand, 0 too (rules B3, B8)."""
+        assert 0 <= seats <= self.rows - self.reserved_slots, f"{seats} seats in {self.rows} rows"
         self.seats = seats
 
     # ---- orders ----
@@ -62,12 +62,12 @@ class Ledger:
         """FREE -> BOUND, or the refusal."""
         if not self.reserved_slots <= slot < self.reserved_slots + self.seats:
             last = self.reserved_slots + self.seats - 1
+            allowed = f"one of {self.reserved_slots} to {last}" if self.seats else "any"
             return self._refuse(
                 slot,
                 owner.generation,
                 ErrorReason.SLOT_OUT_OF_RANGE,
-                f"slot {slot} is not one of {self.reserved_slots} to {last} that the agreed cap of {self.seats} allows: "
-                "bind a slot inside the cap",
+                f"slot {slot} is not {allowed} that the agreed cap of {self.seats} allows: bind a slot inside the cap",
             )
         if slot in self.owners or slot in self.scrubbing:
             state = "bound" if slot in self.owners else "being scrubbed"

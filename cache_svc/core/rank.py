@@ -70,9 +70,10 @@ class RankCore:
         if n is None:
             return "this rank has no recurrent layers: its quota limits nothing"
         built = self.built_slots()
-        if built and n > built:
+        if built and n > built:  # one rank alone builds no more than the rows that the others have
             return (
-                f"{n} sequences would fit and {built} are built: restart this rank to hold more than {built}"
+                f"{n} sequences would fit and rows for {built} are built: restart all ranks of the group together "
+                f"to hold more than {built}"
             )
         return f"{n} sequences fit" + ("" if n else ": nothing is admitted until the quota is raised")
 
@@ -109,14 +110,15 @@ class RankCore:
         self._check_leads(term, leader_boot_id)
         agreement = Agreement(agreed, asked, ())
         rows = agreement.rows(reserved_slots)
-        if isinstance(agreed, Bounded) and not agreed.slots_count:
+        if agreed == Bounded(0) and self.ledger is None:
             raise Refused(ErrorReason.NOTHING_FITS, "an agreement of 0 slots builds nothing: raise the quota")
         if rows > ROWS_MAX:
             raise Refused(
                 ErrorReason.INVALID_REQUEST,
                 f"{rows} rows ({reserved_slots} reserved) are more than the {ROWS_MAX} a ledger may have: ask for fewer",
             )
-        self._check_quota(rows, reserved_slots)
+        if agreed != Bounded(0):  # a quota below the reserved rows agrees on 0, which takes no more memory
+            self._check_quota(rows, reserved_slots)
         if self.ledger is None:
             self._committing = agreed
             return (BuildPool(rows, rows * self.terms.slot_bytes),)
@@ -158,7 +160,7 @@ class RankCore:
             raise Refused(
                 ErrorReason.NUMBERS_DIFFER,
                 f"{self.ledger.rows} rows with {self.ledger.reserved_slots} reserved stand here and {rows} with "
-                f"{reserved_slots} are agreed: restart this rank to build more (rule B8)",
+                f"{reserved_slots} are agreed: agree on the rows that stand, or restart all ranks to build more (rule B8)",
             )
 
     # ---- the ordered stream ----

@@ -93,8 +93,9 @@ class CacheServiceServicer(object):
         """Fixes the agreed number on this rank and builds the pool: cap + reserved rows (rule B4).
         FAILED_PRECONDITION: STALE_TERM (stop leading), TERM_TAKEN (take a higher term),
         WRONG_BOOT_ID (query again), QUOTA_EXCEEDED (the agreement is wrong: query all ranks again),
-        NUMBERS_DIFFER (rows were built for another number: restart to raise it, rule B8),
-        POOL_ALLOCATION_FAILED (less memory than the quota: lower --quota), NOTHING_FITS (an agreement of 0).
+        NUMBERS_DIFFER (more rows than stand here: agree on those, or restart all ranks together, rule B8),
+        POOL_ALLOCATION_FAILED (less memory than the quota: lower --quota), NOTHING_FITS (an agreement of 0
+        where no rows stand; where they do, the cap falls to 0 and every bind is refused).
         INVALID_ARGUMENT (INVALID_REQUEST): a pending agreement, nothing asked, or no reserved row.
         UNAVAILABLE: NOT_READY (the term cannot be kept on disk: see the rank's log), DRAINING (it stops).
         Repeating it with the same numbers gives the first answer again.

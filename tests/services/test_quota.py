@@ -43,7 +43,7 @@ async def test_a25_the_cap_falls_and_rises_and_no_resident_is_ended(short_dir: P
         slots = await list_slots(settings.rank_addresses[1])  # the agreed cap holds on every rank (rule B3)
         assert (slots.counts.rows, slots.counts.bound, list(slots.integrity_errors)) == (7, 4, [])
         raised = await set_quota(settings.rank_addresses[0], 100 * slot_bytes, "")
-        assert "restart this rank to hold more than 6" in raised.sentence
+        assert "restart all ranks of the group together to hold more than 6" in raised.sentence
         await _until_cap(operator, session, 6)
         while len(session.held) < 6:
             step = (await session.step(completed_step=step)).step

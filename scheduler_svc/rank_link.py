@@ -122,7 +122,8 @@ class RankLink:
     async def _reach(self) -> None:
         """Waits for the transport, so that only a rank that is there is asked, and traced."""
         try:
-            await asyncio.wait_for(self._channel.channel_ready(), CONNECT_SECONDS_MAX)
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                await self._channel.channel_ready()
         except TimeoutError:
             raise _Broken("nobody answers there") from None
 
@@ -155,7 +156,10 @@ class RankLink:
         seconds_max = SILENT_HEARTBEATS_MAX * HEARTBEAT_MS / 1000
         while True:
             try:
-                message = await asyncio.wait_for(call.read(), seconds_max)
+                async with asyncio.timeout(
+                    seconds_max
+                ):  # wait_for loses a cancel that meets a message (3.11)
+                    message = await call.read()
             except TimeoutError:
                 call.cancel()
                 raise _Broken(f"was silent for {seconds_max} s") from None

@@ -8,8 +8,10 @@ looked at, so a pass costs the lanes and the admissions, not the waiters.
 from __future__ import annotations
 
 from scheduler_svc.core.caching import reclaim_cached
+from scheduler_svc.core.demand import refuse
 from scheduler_svc.core.effects import BindOrder, Grant
 from scheduler_svc.core.ending import HOLDERS_LINKED, end_wait, order_releases, stop_running
+from scheduler_svc.core.events import Generation
 from scheduler_svc.core.lanes import Lane
 from scheduler_svc.core.limits import watch_again, watch_transfer
 from scheduler_svc.core.obstacles import (
@@ -29,6 +31,8 @@ from stateroom.residency.states import SequenceEvent
 
 __all__ = ["admit", "confirm", "grant", "take_back"]
 
+NO_SLOT: Generation = (0, 0)  # of demand 0: there is no ownership to name, and no handle that could
+
 
 def admit(world: World) -> None:
     """Starts all that may start, and gives every lane that still waits its one reason (rule A7)."""
@@ -37,6 +41,11 @@ def admit(world: World) -> None:
     blocked: list[tuple[Lane, Sequence]] = []
     while open_lanes:
         lane, head = _next(world, open_lanes)
+        if head.demand > world.seats > 0:  # the cap fell while it held or was bound, and it waits again
+            refuse(world, head)
+            if not lane.count:
+                open_lanes.remove(lane)
+            continue
         obstacle = engine_hold(lane, head) or gate or obstacle_of(world, head)
         if obstacle is None:
             _choose(world, head)
@@ -118,7 +127,7 @@ def _choose(world: World, sequence: Sequence) -> None:
     else:
         session.kv.take(sequence, session.kv.need(sequence, sequence.arrival.prompt_tokens))
     sequence.chosen_ms = world.now_ms
-    sequence.generation = world.new_generation()
+    sequence.generation = world.new_generation() if sequence.demand else NO_SLOT
     sequence.slots = world.mirror.take(sequence.demand)
     world.move(sequence, SequenceEvent.CHOSEN)
     if not sequence.demand:  # takes no slot, so there is nothing to bind (rule A11)

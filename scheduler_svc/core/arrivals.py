@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from scheduler_svc.core.admission import admit
+from scheduler_svc.core.demand import too_demanding
 from scheduler_svc.core.effects import AdmissionStarted
-from scheduler_svc.core.ending import end_waiting
 from scheduler_svc.core.events import Arrival
 from scheduler_svc.core.kv_pages import pages_too_many
 from scheduler_svc.core.limits import watch_wait
@@ -21,7 +21,7 @@ from scheduler_svc.core.session import Session
 from scheduler_svc.core.world import World
 from stateroom.residency.reasons import ErrorReason
 
-__all__ = ["KINDS", "arrive", "new_waiter", "refuse_too_demanding"]
+__all__ = ["KINDS", "arrive", "new_waiter"]
 
 KINDS = ("context", "generation_init", "context_only")
 SEQUENCE_ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
@@ -92,13 +92,9 @@ def _never_fits(world: World, session: Session, arrival: Arrival) -> Fault | Non
         )
         return ErrorReason.TOO_MANY_TOKENS, sentence, 0
     if world.committed is not None and arrival.demand > world.seats:
-        return ErrorReason.DEMAND_EXCEEDS_CAP, _too_demanding(name, arrival.demand, world.seats), 0
+        return ErrorReason.DEMAND_EXCEEDS_CAP, too_demanding(name, arrival.demand, world.seats), 0
     sentence = pages_too_many(session.kv, arrival)
     return (ErrorReason.KV_EXCEEDS_POOL, sentence, 0) if sentence else None
-
-
-def _too_demanding(name: str, demand: int, seats: int) -> str:
-    return f"{name} needs {demand} slots at once and the group holds {seats}: ask for fewer"
 
 
 def _queue_full(world: World, arrival: Arrival) -> Fault | None:
@@ -122,12 +118,3 @@ def _queue_full(world: World, arrival: Arrival) -> Fault | None:
         f"{fault}: retry {arrival.sequence_id} in {retry_after_ms} ms",
         retry_after_ms,
     )
-
-
-def refuse_too_demanding(world: World) -> None:
-    """The cap fell: waiters that need more slots than there are now fail at once (rule A5)."""
-    for lane in world.lanes.lanes:
-        while (head := lane.head) is not None and head.demand > world.seats:
-            sentence = _too_demanding(head.id, head.demand, world.seats)
-            world.sessions[head.session_id].outbox.reject(head.id, ErrorReason.DEMAND_EXCEEDS_CAP, sentence)
-            end_waiting(world, head, "rejected", ErrorReason.DEMAND_EXCEEDS_CAP, sentence)

@@ -135,15 +135,16 @@ def fence(world: World, sequence: Sequence) -> None:
     if sequence.last_step <= session.completed_step:
         _pass_fence(world, sequence)
     else:
-        heappush(session.fenced, (sequence.last_step, sequence.generation[1], sequence))
+        entry = (sequence.last_step, sequence.number, sequence.generation, sequence)
+        heappush(session.fenced, entry)
 
 
 def release_fenced(world: World, session_id: str) -> None:
     """After completed_step rose: everything whose fence is reached goes on."""
     session = world.sessions[session_id]
     while session.fenced and session.fenced[0][0] <= session.completed_step:
-        last_step, counter, sequence = heappop(session.fenced)
-        named = (sequence.last_step, sequence.generation[1]) == (last_step, counter)  # else: said again since
+        last_step, _, generation, sequence = heappop(session.fenced)
+        named = (sequence.last_step, sequence.generation) == (last_step, generation)  # else: said again since
         current = named and world.sequences.get(sequence.id) is sequence
         if current and sequence.state in (SequenceState.RETIRING, SequenceState.LOST):
             _pass_fence(world, sequence)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler_svc.core.arrivals import arrive, refuse_too_demanding
+from scheduler_svc.core.arrivals import arrive
 from scheduler_svc.core.caching import keep_as_cache
+from scheduler_svc.core.demand import refuse_too_demanding
 from scheduler_svc.core.ending import cancel_binding, end_waiting, fence, order_releases, retire, stop_running
 from scheduler_svc.core.events import (
     AllStatesVoid,
@@ -65,7 +66,7 @@ def apply_fact(world: World, session: Session, fact: Fact) -> None:
 
 
 def _all_void(world: World, session: Session, last_step: int) -> None:
-    """Every resident of the session is computed again, in its place."""
+    """Every resident of the session is computed again, in its place; states in host memory are void too."""
     for sequence in [s for s in world.residents.values() if s.session_id == session.id]:
         if sequence.can(_E.RANK_LOST):
             stop_running(world, sequence)
@@ -76,6 +77,19 @@ def _all_void(world: World, session: Session, last_step: int) -> None:
             retire(world, sequence, "finished", last_step)
         elif sequence.state is _S.LOST:
             sequence.state_kept = False
+            if not sequence.let_go:  # told to stop, and with this it has
+                sequence.let_go, sequence.last_step = True, last_step
+                fence(world, sequence)
+        elif sequence.state is _S.BINDING:
+            sequence.state_kept, sequence.computed_tokens = False, 0
+    kept = [
+        s for s in world.sequences.values() if s.state is _S.SUSPENDED_HOST and s.session_id == session.id
+    ]
+    for sequence in kept:
+        world.dequeue(sequence)
+        world.move(sequence, _E.VOIDED)
+        sequence.state_kept = False
+        world.requeue(sequence)
 
 
 def _named(world: World, session: Session, fact: Cancelled | Ready | DemandChanged) -> None:

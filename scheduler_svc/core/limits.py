@@ -79,6 +79,7 @@ def _expire_transfer(world: World, sequence: Sequence) -> None:
     session = world.sessions[sequence.session_id]
     if not sequence.nameless:
         session.outbox.cancelled.append(sequence.id)
+    if sequence.demand and not sequence.nameless:
         forget_name(world, sequence, "expired", "its transfer did not end in time")
         at_ms = world.now_ms + world.settings.transfer_memory_ms_max
         heappush(world.transfer_limits, (at_ms, sequence.number, sequence, sequence.generation[1]))

@@ -11,6 +11,7 @@ from heapq import heapify, heappop, heappush
 
 from scheduler_svc.core.effects import Preemption
 from scheduler_svc.core.ending import stop_running
+from scheduler_svc.core.events import Generation
 from scheduler_svc.core.sequence import Sequence
 from scheduler_svc.core.world import World
 from stateroom.residency.states import SequenceEvent, SequenceState
@@ -31,8 +32,9 @@ def may_be_preempted(world: World, sequence: Sequence) -> None:
             heapify(world.preemptible)
 
 
-def _entry(sequence: Sequence) -> tuple[int, int, Sequence]:
-    return (sequence.arrival.priority, -sequence.generation[1], sequence)
+def _entry(sequence: Sequence) -> tuple[int, Generation, Sequence]:
+    term, counter = sequence.generation
+    return (sequence.arrival.priority, (-term, -counter), sequence)
 
 
 def make_room(world: World, head: Sequence) -> None:
@@ -55,8 +57,8 @@ def _victims(world: World, priority: int, lacking: int) -> list[Sequence]:
     found: list[Sequence] = []
     heap = world.preemptible
     while heap and lacking > 0 and heap[0][0] < priority:
-        _, counter, victim = heappop(heap)
-        if victim.generation[1] != -counter:
+        _, (term, counter), victim = heappop(heap)
+        if victim.generation != (-term, -counter):
             continue
         victim.preemptible = False
         if victim.state not in _STOPPABLE:

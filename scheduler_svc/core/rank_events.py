@@ -7,8 +7,8 @@ there. Every ledger heard, not only the first, is compared with what the schedul
 from __future__ import annotations
 
 from scheduler_svc.core.admission import confirm, take_back
-from scheduler_svc.core.arrivals import refuse_too_demanding
 from scheduler_svc.core.caching import reclaim
+from scheduler_svc.core.demand import refuse_too_demanding
 from scheduler_svc.core.effects import (
     CommitAgreement,
     Deposed,
@@ -49,8 +49,8 @@ def on_rank_reported(world: World, event: RankReported) -> None:
     rank.has_pool = event.has_pool
     rank.lost_why = ""
     agree_and_commit(world)
-    if rank.committed_rows is not None and not rank.ledger_heard:
-        world.emit(HearLedger(rank.number, rank.boot_id))
+    if rank.committed_rows is not None:
+        _hear_ledger(world, rank)
 
 
 def _keep_the_lead(world: World, event: RankReported) -> bool:
@@ -74,7 +74,7 @@ def _restarted(world: World, rank: Rank, boot_id: str) -> None:
     restarted = bool(rank.boot_id)
     rank.boot_id = boot_id
     rank.committed_rows = None
-    rank.ledger_heard = False
+    rank.ledger_heard = rank.ledger_asked = False
     rank.sent.clear()
     if restarted:
         rank.unattached = {s.id for s in world.sessions.values() if rank.number in s.attached}
@@ -115,15 +115,14 @@ def on_committed(world: World, event: Committed) -> None:
         rank.lost_why = f"built {event.rows} rows and the group agreed on {rows}: restart it"
         return
     rank.committed_rows = event.rows
-    if not rank.ledger_heard:
-        world.emit(HearLedger(rank.number, rank.boot_id))
+    _hear_ledger(world, rank)
 
 
 def on_rank_lost(world: World, event: RankLost) -> None:
     """The connection broke: residents go on, grants not yet told are taken back (rules C1, B2)."""
     rank = world.ranks[event.rank]
     rank.lost_why = event.why
-    rank.ledger_heard = False
+    rank.ledger_heard = rank.ledger_asked = False
     rank.sent.clear()
     take_back_all(world)
     world.agreement = world.ranks.agreement()
@@ -153,7 +152,7 @@ def on_rank_confirmed(world: World, event: RankConfirmed) -> None:
         rank.ledger_heard = False
         rank.sent.clear()
         take_back_all(world)
-        world.emit(HearLedger(rank.number, rank.boot_id))
+        _hear_ledger(world, rank)
 
 
 def on_rank_ledger(world: World, event: RankLedger) -> None:
@@ -161,7 +160,8 @@ def on_rank_ledger(world: World, event: RankLedger) -> None:
     rank = world.ranks[event.rank]
     if rank.boot_id != event.boot_id:
         return
-    rank.ledger_heard = True
+    take_back_all(world)  # binds of an earlier stream, if any: this ledger knows nothing of them
+    rank.ledger_heard, rank.ledger_asked = True, False
     rank.next_number = 1
     rank.sent.clear()
     world.generation_counter = max(world.generation_counter, event.highest_counter)
@@ -175,6 +175,13 @@ def on_rank_ledger(world: World, event: RankLedger) -> None:
         world.sessions[session_id].outbox.attach.append(rank.number)
 
 
+def _hear_ledger(world: World, rank: Rank) -> None:
+    """Asked for once: a second ledger would arrive after binds that it does not show (rule D1)."""
+    if not rank.ledger_heard and not rank.ledger_asked:
+        rank.ledger_asked = True
+        world.emit(HearLedger(rank.number, rank.boot_id))
+
+
 def _compare(world: World, rank: Rank, sequence: Sequence, bound: dict[int, LedgerEntry]) -> None:
     """One owner against the ledger. Claimed entries leave `bound`."""
     has = [_is_owner(bound.get(slot), sequence.generation) for slot in sequence.slots]
@@ -184,6 +191,8 @@ def _compare(world: World, rank: Rank, sequence: Sequence, bound: dict[int, Ledg
     if all(has):
         return
     sequence.lost_on.add(rank.number)
+    if len(sequence.lost_on) == world.settings.ranks_count:
+        sequence.slots = ()  # bound nowhere: the numbers are others' to take, the place is held till let go
     if sequence.state not in (SequenceState.LOST, SequenceState.RETIRING):
         lose(world, sequence, f"rank {rank.number} restarted and lost its state")
 

@@ -29,6 +29,7 @@ class Rank:
     has_pool: bool = False
     committed_rows: int | None = None
     ledger_heard: bool = False
+    ledger_asked: bool = False  # on its way
     lost_why: str = "not heard from"  # empty while the connection is good
     unattached: set[str] = field(default_factory=set)  # sessions whose worker has to attach again (D2)
 

@@ -74,7 +74,10 @@ def _settle_known(
 
 def _settle_held(world: World, session: Session, sequence: Sequence, claim: Held) -> None:
     """Held by both: the list says how far it is. What must be told again is told again."""
-    if sequence.state is _S.LOST and sequence.let_go is False:
+    over = sequence.ending and claim.state is _S.LOST  # cancelled in mid-transfer, then let go
+    if (claim.state is _S.RETIRING or over) and sequence.state is not _S.RETIRING:  # it ended, lost or not
+        retire(world, sequence, sequence.ending or "finished", claim.last_step)
+    elif sequence.state is _S.LOST and sequence.let_go is False:
         session.outbox.recompute.append(
             Recompute(sequence.id, sequence.generation, "its state was lost before the stream broke")
         )
@@ -83,8 +86,6 @@ def _settle_held(world: World, session: Session, sequence: Sequence, claim: Held
             fence(world, sequence)
     elif sequence.state in (_S.LOST, _S.RETIRING) or sequence.ending:
         return  # it ends, or waits for a transfer that does
-    elif claim.state is _S.RETIRING:
-        retire(world, sequence, "finished", claim.last_step)
     elif claim.state is _S.LOST and sequence.can(SequenceEvent.RANK_LOST):
         stop_running(world, sequence)
         world.move(sequence, SequenceEvent.RANK_LOST)
@@ -142,9 +143,11 @@ def _adopt(world: World, session: Session, claim: Held) -> None:
     world.add(sequence)
     world.mirror.claim(claim.slots, claim.generation)
     sequence.lost_on = set(missing)
+    if len(missing) == world.settings.ranks_count:
+        sequence.slots = ()
     sequence.order = place(world.settings, sequence)
     _start_adopted(world, session, sequence)
-    if missing and sequence.state not in (_S.LOST, _S.RETIRING):
+    if missing and HOLDS_SLOT[sequence.state] and sequence.state not in (_S.LOST, _S.RETIRING):
         lose(world, sequence, f"rank {missing[0]} does not have its state any more")
 
 

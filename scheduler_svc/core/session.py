@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scheduler_svc.core.effects import Decisions, Tell
+from scheduler_svc.core.events import Generation
 from scheduler_svc.core.kv_pages import KvBook
 from scheduler_svc.core.sequence import Sequence
 
@@ -27,7 +28,9 @@ class Session:
 
     decode_count: int = 0  # sequences that decode in the next step
     chunking: dict[str, Sequence] = field(default_factory=dict)  # context work, in grant order
-    fenced: list[tuple[int, int, Sequence]] = field(default_factory=list)  # heap by last step (rule C2)
+    fenced: list[tuple[int, int, Generation, Sequence]] = field(
+        default_factory=list
+    )  # heap by last step (rule C2)
     left_tokens: int = 0  # of the next step's budget, for newcomers (rule A8)
     left_sequences: int = 0
     engine_budgets: bool = False  # the engine plans chunks and pages (rule A8)

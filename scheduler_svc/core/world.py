@@ -50,7 +50,7 @@ class World:
         self.waiting_tokens = 0
         self.expiries: list[tuple[int, int, Sequence]] = []  # heap of waits by their end (rule A6)
         self.transfer_limits: list[tuple[int, int, Sequence, int]] = []  # heap, with the generation counter
-        self.preemptible: list[tuple[int, int, Sequence]] = []  # heap: lowest priority, youngest first
+        self.preemptible: list[tuple[int, Generation, Sequence]] = []  # heap: lowest priority, youngest first
         self.preempting_for = ""  # the waiter that others were stopped for (scenario A14)
         self.cached: dict[str, Sequence] = {}  # states kept as caches, oldest first (rule A11)
         self.idle_steps = 0  # in a row, for the watchdog (rule A9)

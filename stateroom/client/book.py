@@ -152,7 +152,7 @@ class SessionBook:
         """No state is valid any more: every held sequence waits again, in its place."""
         last = self.step if last_step is None else last_step
         self.facts.all_states_void.last_step = last
-        for name, held in list(self.held.items()):
+        for name, held in [(n, h) for n, h in self.held.items() if h.handles]:  # demand 0 has no state
             cached = held.state == types.SEQUENCE_STATE_CACHED
             self._fence(
                 name, held, types.SEQUENCE_STATE_RETIRING if cached else types.SEQUENCE_STATE_LOST, last
@@ -233,6 +233,7 @@ class SessionBook:
             completed_step=self.completed_step,
             list=listed,
         )
+        message.cancels.extend(name for name, held in self.held.items() if held.cancelled)
         for rank, boot_id in self._attached.items():
             message.attached.add(rank=rank, boot_id=boot_id)
         return message
@@ -243,7 +244,7 @@ class SessionBook:
         for name, fenced in list(self._fenced.items()):
             if fenced.last_step <= self.completed_step:
                 del self._fenced[name]
-                if fenced.held.state == types.SEQUENCE_STATE_LOST:
+                if fenced.held.state == types.SEQUENCE_STATE_LOST and not fenced.held.cancelled:
                     self.waiting[name] = fenced.held.arrival
 
     # ---- what was heard ----

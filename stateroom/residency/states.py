@@ -74,6 +74,7 @@ class SequenceEvent(StrEnum):
     RELEASED = "no step uses the slot any more, it is computed again"
     RELEASED_KEPT = "no step uses the slot any more, the state is in host memory"
     GRANTED_DECODE = "granted, goes on decoding from its state"
+    VOIDED = "its state in host memory is not valid any more"
     CACHE = "finished, the state is kept as a cache"
 
 
@@ -127,6 +128,7 @@ TRANSITIONS: Mapping[tuple[SequenceState, SequenceEvent], SequenceState] = Mappi
         (_S.LOST, _E.RELEASED): _S.WAITING,
         (_S.LOST, _E.RELEASED_KEPT): _S.SUSPENDED_HOST,
         (_S.SUSPENDED_HOST, _E.CHOSEN): _S.BINDING,
+        (_S.SUSPENDED_HOST, _E.VOIDED): _S.WAITING,
         (_S.BINDING, _E.GRANTED_DECODE): _S.DECODE,
     }
 )

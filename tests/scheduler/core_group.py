@@ -195,7 +195,7 @@ class CoreGroup:
         return done
 
     def check(self) -> None:
-        assert check_integrity(self.world) == []
+        assert (errors := check_integrity(self.world)) == [], errors
         for rank in self.ranks:
             assert len(rank.bound) + len(rank.scrubbing) <= max(0, rank.rows - rank.reserved_slots)
 

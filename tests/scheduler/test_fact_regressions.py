@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from scheduler_svc.core.effects import HearLedger
 from scheduler_svc.core.events import (
+    AllStatesVoid,
     DemandChanged,
     EnginePreempted,
     Finished,
@@ -10,6 +12,7 @@ from scheduler_svc.core.events import (
     LetGo,
     SessionRegistered,
 )
+from stateroom.residency.answer import Bounded
 from stateroom.residency.reasons import ErrorReason, WaitReason
 from stateroom.residency.states import SequenceState
 from tests.scheduler.core_group import CoreGroup
@@ -128,3 +131,88 @@ def test_a15_a_resident_that_was_suspended_may_be_stopped_again_once_it_goes_on(
     group.suspend("L", suspended=False)
     assert group.state("L") is S.LOST
     assert list(group.preemptions) == ["L"]
+
+
+def test_a11_all_states_void_answers_a_preemption_that_was_told() -> None:
+    """The executor let everything go with one word; once the scheduler waited for a let-go for ever."""
+    group = CoreGroup(cap=1, preemption="recompute")
+    group.submit("L")
+    group.step()
+    group.step()
+    group.submit("H", priority=5)
+    assert group.state("L") is S.LOST
+    group.send(AllStatesVoid(group.step_number), completed=group.step_number)
+    assert group.state("H") is S.CONTEXT
+    assert group.state("L") is S.WAITING
+
+
+def test_a11_states_in_host_memory_are_void_with_the_others() -> None:
+    """After a weight update a state kept in the host is of the old weights: from position 0."""
+    group = CoreGroup(cap=1, preemption="suspend")
+    group.submit("L")
+    group.step()
+    group.step()
+    group.submit("H", priority=5)
+    group.preempted_let_go("L", state_kept=True)
+    assert group.state("L") is S.SUSPENDED_HOST
+    group.send(AllStatesVoid(group.step_number), completed=group.step_number)
+    assert group.state("L") is S.WAITING
+    group.cancel("H")
+    group.step()
+    assert group.grants["L"].computed_tokens == 0
+
+
+def test_a05_a_cap_that_fell_during_a_bind_refuses_what_cannot_start_any_more() -> None:
+    group = CoreGroup(cap=3, auto=False)
+    group.submit("big", demand=3)
+    group.deliver(0)
+    group.ranks[0].answer = Bounded(1)
+    group.report(0)
+    group.lose(1)
+    assert group.rejected["big"].reason is ErrorReason.DEMAND_EXCEEDS_CAP
+
+
+def test_d01_a_ledger_is_asked_for_once_a_connection() -> None:
+    """The rank comes back while the cap changes: committing asked a second time, that ledger came after
+    binds it did not show, and the scheduler crashed."""
+    group = CoreGroup(cap=2)
+    group.submit("A", engine_hold="later")
+    group.lose(1)
+    group.ranks[0].answer = Bounded(1)
+    group.report(0)
+    group.send_ready("A")
+    before = len(group.log)
+    group.report(1)
+    asked = [e for e in group.log[before:] if isinstance(e, HearLedger)]
+    assert len(asked) == 1
+    assert group.state("A") is S.CONTEXT
+
+
+def test_d02_a_slot_lost_on_every_rank_may_be_taken_while_its_old_owner_lets_go() -> None:
+    """One rank: its new pool is free, the old handle names another boot. The place counts until the let-go."""
+    group = CoreGroup(cap=2, ranks=1)
+    group.submit("A")
+    group.step()
+    group.restart(0)
+    group.submit("B", "C")
+    assert (group.grants["B"].slots, group.state("A")) == ((1,), S.LOST)
+    assert group.reason("C") is WaitReason.RESIDENCY_CAP
+    group.let_go("A")
+    assert group.state("A") is S.CONTEXT
+    assert group.grants["A"].slots == (2,)
+
+
+def test_a11_demand_0_has_no_ownership_to_name() -> None:
+    """On the wire a grant without handles carries no generation, so facts about it name none either:
+    once its finish was stale and it decoded for ever."""
+    group = CoreGroup(cap=1)
+    group.submit("e1", "e2", demand=0)
+    assert group.grants["e1"].generation == (0, 0)
+    group.step()
+    for name in ("e1", "e2"):
+        group.send(Finished(name, (0, 0), group.step_number + 1), completed=group.step_number)
+    assert group.state("e1") is S.RETIRING
+    group.step_number += 1
+    group.step()
+    assert not group.world.sequences
+    assert group.world.sessions["e0"].decode_count == 0

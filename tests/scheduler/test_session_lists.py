@@ -152,3 +152,49 @@ def test_c2_the_sdk_lists_what_it_has_not_let_go_as_running() -> None:
     assert [h.state for h in book.whole_list().list.held] == [types.SEQUENCE_STATE_CONTEXT]
     book.let_go("A", 3)
     assert [h.state for h in book.whole_list().list.held] == [types.SEQUENCE_STATE_LOST]
+
+
+def test_d05_a_finish_of_a_lost_one_that_was_lost_itself_is_in_the_list() -> None:
+    """Rank 1 restarts while the executor ends A and the stream breaks: A is over, not computed again."""
+    group = CoreGroup(cap=1)
+    _reach(group, S.DECODE)
+    group.close_stream()
+    group.restart(1)
+    assert group.state("A") is S.LOST
+    group.listing("e0", (_claim(group, "A", S.RETIRING, 16),))
+    group.step()
+    group.step()
+    assert group.explain("A").outcome == "finished"
+    assert [len(rank.bound) for rank in group.ranks] == [0, 0]
+
+
+def test_d03_terms_tell_ownerships_of_one_counter_apart() -> None:
+    """(1, 1) of the old leader and (2, 1) of the new one end behind one fence: once a TypeError."""
+    group = CoreGroup(cap=2, ranks=1)
+    _reach(group, S.DECODE)
+    old = _claim(group, "A", S.RETIRING, 16)
+    group.ranks[0].restart()  # forgets the counters it had seen
+    _take_over(group)
+    group.submit("B")
+    assert group.grants["B"].generation[1] == old.generation[1]
+    group.send(Finished("B", group.grants["B"].generation, 9), completed=0)
+    group.close_stream()
+    retiring = Held(
+        group.arrivals["B"], group.grants["B"].slots, group.grants["B"].generation, S.RETIRING, 0, 9
+    )
+    again = Held(old.arrival, old.slots, old.generation, S.RETIRING, 16, 9)
+    group.listing("e0", (retiring, again))
+    assert [group.state(name) for name in "AB"] == [S.RETIRING, S.RETIRING]
+
+
+def test_d03_the_sdk_says_a_cancel_in_mid_transfer_again() -> None:
+    """The list has no word for it, and the transfer's end would have started a decode nobody runs."""
+    book = SessionBook("e0")
+    handle = types.Handle(slot=1, generation=types.Generation(term=1, counter=1))
+    arrival = pb.Arrival(sequence_id="D", prompt_tokens=16, max_output_tokens=4)
+    book.held["D"] = HeldSequence(arrival, (handle,), types.SEQUENCE_STATE_TRANSFER_IN)
+    book.cancel("D")
+    assert list(book.whole_list().cancels) == ["D"]
+    book.let_go("D", 0)
+    book.request(ask=False, completed_step=0)
+    assert not book.waiting  # cancelled: it does not wait again

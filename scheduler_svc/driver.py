@@ -166,9 +166,9 @@ class GroupDriver:
                 ErrorReason.INVALID_REQUEST,
                 f"executor {request.executor[:140]!r} is not 1 to 128 printable characters: give it a name",
             )
-        if isinstance(world.agreement.answer, Bounded) and not world.seats:
-            raise Refused(ErrorReason.NOTHING_FITS, self.nothing_fits())
-        if not world.ready:
+        if not world.ready and not world.awaits(request.session_id):
+            if isinstance(world.agreement.answer, Bounded) and not world.seats:
+                raise Refused(ErrorReason.NOTHING_FITS, self.nothing_fits())
             raise Refused(ErrorReason.NOT_READY, group_sentence(world))
         session_id = request.session_id or uuid.uuid4().hex
         self.handle(

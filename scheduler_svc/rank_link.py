@@ -200,7 +200,7 @@ class RankLink:
             if refused.reason is None:
                 raise
             raise _Broken(f"refused the agreement: {refused.message}") from None
-        self._owner.handle(Committed(self.number, effect.boot_id, response.rows))
+        self._owner.handle(Committed(self.number, effect.boot_id, response.rows, effect.agreement))
 
     async def _bind_stream(self) -> None:
         """One ordered stream: the ledger first, then orders out and confirmations in."""

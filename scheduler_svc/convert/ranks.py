@@ -25,6 +25,7 @@ def reported(rank: int, message: cache_pb.ResidencyQueryResponse) -> events.Rank
         reserved_slots=message.terms.reserved_slots,
         has_pool=message.terms.slot_bytes > 0,
         highest_term=message.highest_term,
+        built_rows=message.slots.rows,
     )
 
 

@@ -253,4 +253,5 @@ def group_sentence(world: World) -> str:
             return f"All {asked} sequences asked for fit on every rank."
         case Bounded(cap):
             ranks = ranks_text(world.agreement.limiting_ranks)
-            return f"{cap} of {asked} sequences asked for fit, limited by {ranks}."
+            more = world.ranks.restart_sentence()
+            return f"{cap} of {asked} sequences asked for fit, limited by {ranks}." + (more and f" {more}")

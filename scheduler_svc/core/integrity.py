@@ -46,6 +46,9 @@ def _owners(world: World) -> list[str]:
     outside = [slot for slot in slots if slot < reserved]
     if outside:
         errors.append(f"reserved slots {outside[:4]} have an owner")
+    seats = min(world.seats, world.ranks.enforced_seats())
+    if seats != world.mirror.seats:
+        errors.append(f"grants go to {world.mirror.seats} seats and {seats} are agreed and confirmed")
     generations = Counter(s.generation for s in world.residents.values())
     if any(n > 1 for n in generations.values()):
         errors.append("two residents share a generation")

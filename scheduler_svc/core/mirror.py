@@ -15,7 +15,7 @@ __all__ = ["SlotMirror"]
 
 
 class SlotMirror:
-    """Slots reserved .. reserved + seats - 1 of the group."""
+    """Slots reserved .. reserved + seats - 1 of the group: the seats that every rank enforces by now."""
 
     def __init__(self, ranks_count: int, reserved_slots: int) -> None:
         self._all_ranks = (1 << ranks_count) - 1

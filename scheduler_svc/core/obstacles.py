@@ -98,8 +98,8 @@ def _no_slot(world: World, head: Sequence) -> Obstacle | None:
     wait for the cap, of which a row that is being zeroed is a part.
     """
     mirror, demand = world.mirror, head.demand
-    if world.held_slots + mirror.foreign_count + demand > world.seats:
-        if mirror.foreign_count and world.held_slots + demand <= world.seats:
+    if world.held_slots + mirror.foreign_count + demand > mirror.seats:
+        if mirror.foreign_count and world.held_slots + demand <= mirror.seats:
             return (
                 WaitReason.RECOVERING,
                 f"{mirror.foreign_count} slots of sessions that were not heard yet",
@@ -109,7 +109,7 @@ def _no_slot(world: World, head: Sequence) -> Obstacle | None:
         return (WaitReason.RESIDENCY_CAP, _limits(world))
     if mirror.grantable_count < demand:
         waiting_slots = world.lanes.lane_of(head).count * demand
-        if world.cap is not None and world.held_slots + mirror.foreign_count + waiting_slots > world.seats:
+        if world.cap is not None and world.held_slots + mirror.foreign_count + waiting_slots > mirror.seats:
             return (WaitReason.RESIDENCY_CAP, _limits(world))
         rank, count = mirror.slowest_scrubbing()
         return (WaitReason.SCRUBBING, f"rank {rank} scrubs {counted(count, 'slot')}")

@@ -47,9 +47,10 @@ def on_rank_reported(world: World, event: RankReported) -> None:
     rank.answer = event.answer
     rank.reserved_slots = event.reserved_slots
     rank.has_pool = event.has_pool
+    rank.built_rows = max(rank.built_rows, event.built_rows)  # a report may be older than its commit's answer
     rank.lost_why = ""
     agree_and_commit(world)
-    if rank.committed_rows is not None:
+    if rank.confirmed is not None:
         _hear_ledger(world, rank)
 
 
@@ -73,7 +74,8 @@ def _restarted(world: World, rank: Rank, boot_id: str) -> None:
     """A new process: its pool has to be built again, and attached again by those who had (rule D2)."""
     restarted = bool(rank.boot_id)
     rank.boot_id = boot_id
-    rank.committed_rows = None
+    rank.built_rows, rank.told, rank.confirmed = 0, None, None
+    world.open_confirmed_seats()
     rank.ledger_heard = rank.ledger_asked = False
     rank.sent.clear()
     if restarted:
@@ -82,7 +84,11 @@ def _restarted(world: World, rank: Rank, boot_id: str) -> None:
 
 
 def agree_and_commit(world: World) -> None:
-    """Takes the MIN again and tells every rank that does not have it (rules B2, B3, B8)."""
+    """Takes the MIN again and tells every rank that does not have it (rules B2, B3, B8).
+
+    A fall holds at once. A rise holds when the last rank has confirmed it: an order that came before the
+    agreement would be refused there.
+    """
     mismatch = world.ranks.mismatch()
     world.agreement = world.ranks.agreement()
     if mismatch or isinstance(world.agreement.answer, Pending):
@@ -92,14 +98,15 @@ def agree_and_commit(world: World) -> None:
         world.committed = world.agreement
         if world.mirror.reserved_slots != world.ranks.reserved_slots:
             world.mirror = SlotMirror(world.settings.ranks_count, world.ranks.reserved_slots)
-        world.mirror.resize(world.seats)
         for session in world.sessions.values():
             session.outbox.agreement = world.agreement
         refuse_too_demanding(world)
-    if not world.seats:
-        return  # nothing fits: no pool is built, registration says why (rule B7)
+    world.open_confirmed_seats()
     for rank in world.ranks:
-        if changed or rank.committed_rows is None:
+        if not world.seats and not rank.built_rows:
+            continue  # nothing fits: no pool is built, registration says why (rule B7)
+        if rank.told != world.agreement:
+            rank.told = world.agreement
             world.emit(
                 CommitAgreement(rank.number, rank.boot_id, world.agreement, world.ranks.reserved_slots)
             )
@@ -114,7 +121,8 @@ def on_committed(world: World, event: Committed) -> None:
     if event.rows < rows:
         rank.lost_why = f"built {event.rows} rows and the group agreed on {rows}: restart it"
         return
-    rank.committed_rows = event.rows
+    rank.built_rows, rank.confirmed = event.rows, event.agreement
+    world.open_confirmed_seats()
     _hear_ledger(world, rank)
 
 
@@ -122,6 +130,7 @@ def on_rank_lost(world: World, event: RankLost) -> None:
     """The connection broke: residents go on, grants not yet told are taken back (rules C1, B2)."""
     rank = world.ranks[event.rank]
     rank.lost_why = event.why
+    rank.told = None  # it may not have arrived
     rank.ledger_heard = rank.ledger_asked = False
     rank.sent.clear()
     take_back_all(world)

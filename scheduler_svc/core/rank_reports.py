@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stateroom.residency.agreement import Agreement
 from stateroom.residency.answer import Answer
 from stateroom.residency.generation import Generation
 from stateroom.residency.states import SlotState
@@ -40,15 +41,17 @@ class RankReported:
     reserved_slots: int
     has_pool: bool
     highest_term: int = 0  # the highest it ever heard (rules D1, D6)
+    built_rows: int = 0  # rows that stand there, whoever had them built; 0: none (rule B8)
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A rank built (or kept) this many rows for the agreement."""
+    """A rank built (or kept) this many rows, and enforces this agreement from now on (rule B3)."""
 
     rank: int
     boot_id: str
     rows: int
+    agreement: Agreement
 
 
 @dataclass(frozen=True, slots=True)

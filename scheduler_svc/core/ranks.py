@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from scheduler_svc.core.effects import BindOrder, ReleaseOrder
 from scheduler_svc.core.events import Generation
 from scheduler_svc.core.sequence import Sequence
-from stateroom.residency.agreement import Agreement, agree
+from stateroom.residency.agreement import Agreement, agree, seats_while_running
 from stateroom.residency.answer import Answer, Bounded, Pending, Unbounded
 
 __all__ = ["Rank", "RankTable"]
@@ -27,7 +27,9 @@ class Rank:
     answer: Answer = field(default_factory=lambda: Pending("not heard from"))
     reserved_slots: int = 0
     has_pool: bool = False
-    committed_rows: int | None = None
+    built_rows: int = 0  # rows that stand there; 0: none
+    told: Agreement | None = None  # on this connection
+    confirmed: Agreement | None = None  # what this process enforces (rule B3)
     ledger_heard: bool = False
     ledger_asked: bool = False  # on its way
     lost_why: str = "not heard from"  # empty while the connection is good
@@ -51,7 +53,7 @@ class Rank:
             return self.lost_why
         if isinstance(self.answer, Pending):
             return self.answer.reason or "its answer is pending"
-        if self.committed_rows is None:
+        if self.confirmed is None:
             return "is building its pool"
         if not self.ledger_heard:
             return "has not sent its ledger yet"
@@ -98,23 +100,34 @@ class RankTable:
 
     def agreement(self) -> Agreement:
         """MIN over all ranks, and never above the rows that stand already (rule B8)."""
+        wanted, rows = self._wanted(), self._least_rows()
+        if not self._beyond_rows(wanted, rows):
+            return wanted
+        limiting = tuple(rank.number for rank in self.ranks if rank.built_rows == rows)
+        return Agreement(Bounded(rows - self.reserved_slots), self.asked, limiting)
+
+    def restart_sentence(self) -> str:
+        """What only a restart gives (rule B8), else empty."""
+        return self._beyond_rows(self._wanted(), self._least_rows())
+
+    def enforced_seats(self) -> int:
+        """Seats that every rank has confirmed; 0 while one has confirmed none."""
+        return min((rank.confirmed.seats if rank.confirmed else 0 for rank in self.ranks), default=0)
+
+    def _wanted(self) -> Agreement:
         heard: dict[int, Answer] = {
             rank.number: Pending(rank.lost_why) if rank.lost_why else rank.answer for rank in self.ranks
         }
-        agreed = agree(heard, self.asked)
-        if isinstance(agreed.answer, Pending) or not self._rows_built():
-            return agreed
-        built = {
-            r.number: r.committed_rows - r.reserved_slots for r in self.ranks if r.committed_rows is not None
-        }
-        least = min(built.values())
-        if agreed.seats <= least:
-            return agreed
-        limiting = tuple(n for n, seats in built.items() if seats == least)
-        return Agreement(Bounded(least), self.asked, limiting)
+        return agree(heard, self.asked)
 
-    def _rows_built(self) -> bool:
-        return any(rank.committed_rows is not None for rank in self.ranks)
+    def _least_rows(self) -> int:
+        """Rows of the smallest ledger that stands; 0 if none does. They may be of an earlier scheduler."""
+        return min((rank.built_rows for rank in self.ranks if rank.built_rows), default=0)
+
+    def _beyond_rows(self, wanted: Agreement, rows: int) -> str:
+        if isinstance(wanted.answer, Pending) or not rows:
+            return ""
+        return seats_while_running(wanted, rows, self.reserved_slots).sentence
 
     def unbounded(self) -> bool:
         """True if no rank has a bound below what was asked."""

@@ -77,6 +77,12 @@ class World:
         """Slots that may be held now: those of the last committed agreement (rules B4, B8)."""
         return self.committed.seats if self.committed is not None else 0
 
+    def open_confirmed_seats(self) -> None:
+        """After an agreement or a confirmation: grants go to the seats that every rank enforces (B3, B8)."""
+        seats = min(self.seats, self.ranks.enforced_seats())
+        if seats != self.mirror.seats:
+            self.mirror.resize(seats)
+
     @property
     def cap(self) -> int | None:
         """The bound, None where unbounded or nothing is agreed."""
@@ -87,6 +93,14 @@ class World:
     def ready(self) -> bool:
         """New work may start: an agreement stands, every rank is ready, the group does not drain."""
         return self.seats > 0 and not self.ranks.pending_count and not self.draining
+
+    def awaits(self, session_id: str) -> bool:
+        """Whether a session holds slots here, to finish them: also where the cap has fallen to 0 (rule B8)."""
+        if self.ranks.pending_count or self.draining:
+            return False
+        owners = {s.session_id for s in self.residents.values()}
+        unclaimed = {e.session_id for claims in self.mirror.foreign.values() for e in claims.values()}
+        return session_id in owners | unclaimed
 
     def lacking(self, slots: int) -> int:
         """Slots that so many more would lack, when all has come free that is on its way (scenario A13)."""

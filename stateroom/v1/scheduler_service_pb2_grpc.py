@@ -72,6 +72,7 @@ class SchedulerServiceServicer(object):
         """Registers an executor with the group, or resumes a session it already has.
         UNAVAILABLE (NOT_READY): no agreement yet; try again. FAILED_PRECONDITION (NOTHING_FITS): no
         sequence fits; the message says what to change. INVALID_ARGUMENT (INVALID_REQUEST).
+        A session that still holds slots is taken at a cap of 0 too, to finish them (rule B8).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

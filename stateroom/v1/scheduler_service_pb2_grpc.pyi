@@ -41,6 +41,7 @@ class SchedulerServiceStub:
     """Registers an executor with the group, or resumes a session it already has.
     UNAVAILABLE (NOT_READY): no agreement yet; try again. FAILED_PRECONDITION (NOTHING_FITS): no
     sequence fits; the message says what to change. INVALID_ARGUMENT (INVALID_REQUEST).
+    A session that still holds slots is taken at a cap of 0 too, to finish them (rule B8).
     """
     Step: _grpc.StreamStreamMultiCallable[_scheduler_service_pb2.StepRequest, _scheduler_service_pb2.StepResponse]
     """The executor's loop: facts in, decisions out (section 6 of the design). The first message carries
@@ -74,6 +75,7 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """Registers an executor with the group, or resumes a session it already has.
     UNAVAILABLE (NOT_READY): no agreement yet; try again. FAILED_PRECONDITION (NOTHING_FITS): no
     sequence fits; the message says what to change. INVALID_ARGUMENT (INVALID_REQUEST).
+    A session that still holds slots is taken at a cap of 0 too, to finish them (rule B8).
     """
     Step: _aio.StreamStreamMultiCallable[_scheduler_service_pb2.StepRequest, _scheduler_service_pb2.StepResponse]  # type: ignore[assignment]
     """The executor's loop: facts in, decisions out (section 6 of the design). The first message carries
@@ -110,6 +112,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Registers an executor with the group, or resumes a session it already has.
         UNAVAILABLE (NOT_READY): no agreement yet; try again. FAILED_PRECONDITION (NOTHING_FITS): no
         sequence fits; the message says what to change. INVALID_ARGUMENT (INVALID_REQUEST).
+        A session that still holds slots is taken at a cap of 0 too, to finish them (rule B8).
         """
 
     @_abc_1.abstractmethod

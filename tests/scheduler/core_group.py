@@ -73,6 +73,9 @@ class FakeRank:
         self.reserved_slots = reserved_slots
         self.boots = 1
         self.rows = 0
+        self.seats = 0  # of the agreement it enforces
+        self.commits: list[CommitAgreement] = []
+        self.commits_held = False  # True: agreements are on their way until deliver_commits
         self.bound: dict[int, tuple[tuple[int, int], str, str]] = {}
         self.newest: dict[int, tuple[int, int]] = {}
         self.inbox: list[Orders] = []
@@ -88,11 +91,20 @@ class FakeRank:
 
     def restart(self) -> None:
         self.boots += 1
-        self.rows = 0
+        self.rows = self.seats = 0
+        self.commits.clear()
         self.bound.clear()
         self.newest.clear()
         self.inbox.clear()
         self.scrubbing.clear()
+
+    def commit(self, effect: CommitAgreement) -> Committed:
+        """Rows are built once: a higher number is a fault of the scheduler (rule B8)."""
+        rows = effect.agreement.rows(effect.reserved_slots)
+        assert not self.rows or rows <= self.rows, f"{self.rows} rows stand and {rows} are agreed"
+        self.rows = self.rows or rows
+        self.seats = effect.agreement.seats
+        return Committed(self.number, effect.boot_id, self.rows, effect.agreement)
 
     def apply(self, orders: Orders) -> RankConfirmed:
         refused = []
@@ -107,10 +119,11 @@ class FakeRank:
         for bind in orders.binds:
             taken = bind.slot in self.bound or bind.slot in self.scrubbing
             stale = bind.generation <= self.newest.get(bind.slot, (0, 0))
-            outside = not self.reserved_slots <= bind.slot < self.rows
+            outside = not self.reserved_slots <= bind.slot < self.reserved_slots + self.seats
             if taken or stale or outside or self.refuse_binds:
                 self.refuse_binds = max(0, self.refuse_binds - 1)
-                refused.append(RefusedOrder(bind.slot, bind.generation, "SLOT_NOT_FREE", "not free"))
+                reason = "SLOT_OUT_OF_RANGE" if outside else "SLOT_NOT_FREE"
+                refused.append(RefusedOrder(bind.slot, bind.generation, reason, "not free"))
                 continue
             self.bound[bind.slot] = (bind.generation, bind.sequence_id, bind.session_id)
             self.newest[bind.slot] = bind.generation
@@ -181,7 +194,9 @@ class CoreGroup:
     def report(self, number: int) -> None:
         rank = self.ranks[number]
         rank.connected = True
-        self.handle(RankReported(number, rank.boot_id, rank.answer, rank.reserved_slots, True))
+        self.handle(
+            RankReported(number, rank.boot_id, rank.answer, rank.reserved_slots, True, built_rows=rank.rows)
+        )
 
     def handle(self, event: Event) -> list[Effect]:
         done: list[Effect] = []
@@ -209,8 +224,9 @@ class CoreGroup:
                         return self.confirmations(effect.rank)
             case CommitAgreement():
                 rank = self.ranks[effect.rank]
-                rank.rows = max(rank.rows, effect.agreement.rows(effect.reserved_slots))
-                return [Committed(effect.rank, effect.boot_id, rank.rows)]
+                rank.commits.append(effect)
+                if not rank.commits_held:
+                    return self.committed(effect.rank)
             case HearLedger():
                 rank = self.ranks[effect.rank]
                 rank.inbox.clear()
@@ -238,6 +254,17 @@ class CoreGroup:
         self.reclaimed += [reclaim.sequence_id for reclaim in tell.decisions.reclaim]
         if tell.step:
             self.chunks = tell.decisions.chunks
+
+    def committed(self, number: int) -> list[Event]:
+        """What a rank answers to the agreements it was told."""
+        rank = self.ranks[number]
+        told, rank.commits = [c for c in rank.commits if c.boot_id == rank.boot_id], []
+        return [rank.commit(effect) for effect in told]
+
+    def deliver_commits(self, number: int) -> None:
+        """A rank takes what it was told, and its answers arrive."""
+        for event in self.committed(number):
+            self.handle(event)
 
     def confirmations(self, number: int) -> list[Event]:
         rank = self.ranks[number]

@@ -29,7 +29,7 @@ def _take_over(group: CoreGroup, *sessions: str) -> None:
     group.world = group.core.world
     for rank in group.ranks:
         rank.inbox.clear()
-        group.handle(RankReported(rank.number, rank.boot_id, rank.answer, 1, True, highest_term=term))
+        group.handle(RankReported(rank.number, rank.boot_id, rank.answer, 1, True, term, rank.rows))
     for session in sessions:
         group.handle(SessionRegistered(session, "test", True))
 

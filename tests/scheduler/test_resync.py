@@ -32,7 +32,7 @@ def _new_scheduler(group: CoreGroup) -> None:
     group.core = AdmissionCore(group.settings, term=1)
     group.world = group.core.world
     for rank in group.ranks:
-        group.handle(RankReported(rank.number, rank.boot_id, rank.answer, 1, True, highest_term=1))
+        group.handle(RankReported(rank.number, rank.boot_id, rank.answer, 1, True, 1, rank.rows))
 
 
 def test_d03_residents_of_a_dead_scheduler_are_held_until_their_session_is_heard() -> None:

@@ -101,7 +101,9 @@ class FakeRank:
     def commit(self, effect: CommitAgreement) -> Committed:
         """Rows are built once: a higher number is a fault of the scheduler (rule B8)."""
         rows = effect.agreement.rows(effect.reserved_slots)
-        assert not self.rows or rows <= self.rows, f"{self.rows} rows stand and {rows} are agreed"
+        assert not self.rows or rows <= self.rows, (
+            f"{self.rows} rows stand and {rows} are agreed: did RankReported carry built_rows?"
+        )
         self.rows = self.rows or rows
         self.seats = effect.agreement.seats
         return Committed(self.number, effect.boot_id, self.rows, effect.agreement)

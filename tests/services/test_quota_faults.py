@@ -92,7 +92,7 @@ async def test_b08_at_a_cap_of_0_residents_end_in_peace_though_the_scheduler_sta
             await session.wait(0.05)
         assert list(session.held) == ["q1"]
         await set_quota(settings.rank_addresses[0], 4 * slot_bytes, "")
-        await running.wait_ready(30)
+        await _until_cap(operator, session, 3)
         session.submit("q2", 16, 8)
         await _until_held(session, 2, step)
 

@@ -32,7 +32,7 @@ bench: setup
 
 # Longer than `make test` has time for: more random events, larger worlds.
 soak: setup
-	STATEROOM_SOAK=1 $(BIN)/python -m pytest tests/scheduler -k 'naive or exhaustive' --timeout 3600 -s
+	STATEROOM_SOAK=1 $(BIN)/python -m pytest tests/scheduler -k 'naive or exhaustive or random' --timeout 3600 -s
 
 mutants: setup
 	$(BIN)/mutmut run --max-children $$(nproc) >mutants.log 2>&1 || true

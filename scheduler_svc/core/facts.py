@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scheduler_svc.core.admission import take_back
 from scheduler_svc.core.arrivals import arrive
 from scheduler_svc.core.caching import keep_as_cache
 from scheduler_svc.core.demand import refuse_too_demanding
@@ -38,7 +39,7 @@ from scheduler_svc.core.session import Session
 from scheduler_svc.core.world import World
 from stateroom.residency.states import HOLDS_SLOT, SequenceEvent, SequenceState
 
-__all__ = ["apply_fact", "cancel"]
+__all__ = ["apply_fact", "cancel", "change_waiter"]
 
 _S, _E = SequenceState, SequenceEvent
 
@@ -99,17 +100,23 @@ def _named(world: World, session: Session, fact: Cancelled | Ready | DemandChang
         return
     if isinstance(fact, Cancelled):
         cancel(world, session, sequence)
-    elif sequence.state is _S.WAITING and isinstance(fact, DemandChanged):
-        world.dequeue(sequence)
-        world.recount(sequence, _S.WAITING, None)  # counts are of slots, and none of demand 0
-        sequence.arrival = replace(sequence.arrival, demand=fact.demand)
-        world.recount(sequence, None, _S.WAITING)
-        world.enqueue(sequence)
+    elif sequence.state in (_S.WAITING, _S.BINDING) and isinstance(fact, DemandChanged):
+        if sequence.state is _S.BINDING:
+            take_back(world, sequence)  # chosen by the old number, and not told
+        change_waiter(world, sequence, fact.demand, sequence.engine_word)
         refuse_too_demanding(world)
-    elif sequence.engine_word and sequence.waits:
-        world.dequeue(sequence)
-        sequence.engine_word = ""
-        world.enqueue(sequence)
+    elif isinstance(fact, Ready) and sequence.engine_word and sequence.waits:
+        change_waiter(world, sequence, sequence.demand, "")
+
+
+def change_waiter(world: World, sequence: Sequence, demand: int, engine_word: str) -> None:
+    """Another demand, or another word of the engine: another lane, the same place in the order."""
+    world.dequeue(sequence)
+    world.recount(sequence, sequence.state, None)  # counts are of slots, and none of demand 0
+    sequence.arrival = replace(sequence.arrival, demand=demand)
+    sequence.engine_word = engine_word
+    world.recount(sequence, None, sequence.state)
+    world.enqueue(sequence)
 
 
 def cancel(world: World, session: Session, sequence: Sequence) -> None:
@@ -149,16 +156,23 @@ def _owned(world: World, session: Session, fact: Owned) -> None:
             sequence.last_step = fact.last_step
             sequence.state_kept = fact.state_kept and not sequence.lost_on
             fence(world, sequence)
-        case EnginePreempted() | LetGo() if sequence.can(_E.PREEMPTED):  # or told to by an earlier leader
-            stop_running(world, sequence)
-            world.move(sequence, _E.PREEMPTED)
-            sequence.last_step = fact.last_step
-            sequence.state_kept = fact.state_kept
-            fence(world, sequence)
+        case EnginePreempted() if sequence.can(_E.PREEMPTED):
+            _stopped(world, sequence, fact, _E.PREEMPTED)
+        case LetGo() if sequence.can(_E.RANK_LOST):  # an earlier leader had asked for it
+            _stopped(world, sequence, fact, _E.RANK_LOST)
         case Progressed() if session.engine_budgets and sequence.state is _S.CONTEXT:
             sequence.computed_tokens = min(fact.computed_tokens, sequence.arrival.prompt_tokens)
             if not sequence.context_left:
                 context_done(world, session, sequence)
+
+
+def _stopped(world: World, sequence: Sequence, fact: EnginePreempted | LetGo, event: SequenceEvent) -> None:
+    """It does not run any more; it waits again once no step uses its slot."""
+    stop_running(world, sequence)
+    world.move(sequence, event)
+    sequence.last_step = fact.last_step
+    sequence.state_kept = fact.state_kept
+    fence(world, sequence)
 
 
 def _owner(world: World, name: str, generation: Generation) -> Sequence | None:
@@ -188,6 +202,9 @@ def _transfer(world: World, session: Session, sequence: Sequence, event: str) ->
 
 def _declined(world: World, sequence: Sequence, word: str) -> None:
     """The engine will not start it now: the slot goes back unused, the place is kept (rule A11)."""
+    if sequence.ending:  # cancelled already: it is over, not waiting
+        retire(world, sequence, sequence.ending, last_step=0)
+        return
     stop_running(world, sequence)
     order_releases(world, sequence)
     session = world.sessions[sequence.session_id]

@@ -10,7 +10,7 @@ from scheduler_svc.core.caching import reclaim
 from scheduler_svc.core.effects import Decisions, Recompute, ReleaseOrder
 from scheduler_svc.core.ending import cancel_binding, end_waiting, fence, order_releases, retire, stop_running
 from scheduler_svc.core.events import Held, LedgerEntry, SessionList
-from scheduler_svc.core.facts import apply_fact
+from scheduler_svc.core.facts import apply_fact, change_waiter
 from scheduler_svc.core.limits import watch_again, watch_transfer
 from scheduler_svc.core.order import place
 from scheduler_svc.core.preemption import may_be_preempted
@@ -40,6 +40,8 @@ def apply_list(world: World, session: Session, listed: SessionList) -> None:
         known = world.sequences.get(arrival.sequence_id)
         if known is None:
             apply_fact(world, session, arrival)
+        elif known.waits and (known.demand, known.engine_word) != (arrival.demand, arrival.engine_hold):
+            change_waiter(world, known, arrival.demand, arrival.engine_hold)
         elif known.waits:  # told again: its place in a queue that the SDK has to learn
             lane = world.lanes.lane_of(known)
             session.outbox.queued.append((known.id, lane.number, world.lanes.ahead_of(known)))

@@ -80,6 +80,7 @@ class FakeRank:
         self.newest: dict[int, tuple[int, int]] = {}
         self.inbox: list[Orders] = []
         self.connected = True
+        self.streams = 0  # opened so far; what an earlier one would say is not heard any more
         self.scrub_held = False  # True: released slots stay in scrubbing until let go
         self.scrubbing: list[int] = []
         self.refuse_binds = 0  # refuse this many next binds
@@ -232,6 +233,7 @@ class CoreGroup:
             case HearLedger():
                 rank = self.ranks[effect.rank]
                 rank.inbox.clear()
+                rank.streams += 1
                 return [rank.ledger()]
             case Tell():
                 self._told(effect)
@@ -275,9 +277,11 @@ class CoreGroup:
         return events
 
     def deliver(self, number: int) -> None:
-        """A rank applies what was sent to it, and its confirmations arrive."""
+        """A rank applies what was sent to it, and its confirmations arrive, unless the stream is opened anew."""
+        stream = self.ranks[number].streams
         for event in self.confirmations(number):
-            self.handle(event)
+            if self.ranks[number].streams == stream:
+                self.handle(event)
 
     def scrubbed(self, number: int) -> None:
         """A rank's scrub thread finishes."""

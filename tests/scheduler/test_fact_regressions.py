@@ -35,6 +35,16 @@ def test_a_demand_that_changes_to_and_from_0_keeps_the_counts() -> None:
     assert group.state("E") is S.CONTEXT
 
 
+def test_a_demand_that_changes_during_a_bind_is_chosen_for_again() -> None:
+    group = CoreGroup(cap=3, auto=False)
+    group.submit("A", demand=1)
+    group.deliver(0)
+    group.send(DemandChanged("A", 3), completed=0)
+    for number in (0, 1, 0, 1):
+        group.deliver(number)
+    assert len(group.grants["A"].slots) == 3
+
+
 def test_c2_the_last_word_on_the_last_step_counts() -> None:
     """A is lost and let go after step 3; then its finish names step 5. The slot is held until 5 is done."""
     group = CoreGroup(cap=1)

@@ -154,6 +154,17 @@ def test_c2_the_sdk_lists_what_it_has_not_let_go_as_running() -> None:
     assert [h.state for h in book.whole_list().list.held] == [types.SEQUENCE_STATE_LOST]
 
 
+def test_d05_the_list_says_whether_the_engine_is_ready_and_how_many_slots_it_needs() -> None:
+    """A Ready and a changed demand said into the broken stream: once it waited for ENGINE for ever."""
+    group = CoreGroup(cap=2)
+    group.submit("A", demand=2, engine_hold="no LoRA slot")
+    group.submit("R")
+    group.close_stream()
+    group.listing("e0", (_claim(group, "R", S.CONTEXT, 0),), (group.arrival("A", demand=1),))
+    assert len(group.grants["A"].slots) == 1
+    assert group.state("A") is S.CONTEXT
+
+
 def test_d05_a_finish_of_a_lost_one_that_was_lost_itself_is_in_the_list() -> None:
     """Rank 1 restarts while the executor ends A and the stream breaks: A is over, not computed again."""
     group = CoreGroup(cap=1)
